@@ -231,6 +231,10 @@ impl Language for JavaScript {
         format!("await __stasis__.shell({})", quoted(command))
     }
 
+    fn installer(&self) -> &'static str {
+        "npm"
+    }
+
     fn install(&self, packages: &[String]) -> String {
         let words: Vec<String> = packages.iter().map(|package| format!("'{package}'")).collect();
         let install = format!("npm install --fetch-retries 1 -- {}", words.join(" "));

@@ -112,6 +112,9 @@ pub trait Language: Sync {
     /// Code that runs a command of the shell; its value is the exit code.
     fn shell(&self, command: &str) -> String;
 
+    /// The program that installs packages.
+    fn installer(&self) -> &'static str;
+
     /// Code that installs packages whose names `is_package` accepts; its value is the exit code.
     fn install(&self, packages: &[String]) -> String;
 

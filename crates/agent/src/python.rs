@@ -165,6 +165,10 @@ impl Language for Python {
         format!("!{line}\n_exit_code")
     }
 
+    fn installer(&self) -> &'static str {
+        "pip"
+    }
+
     fn install(&self, packages: &[String]) -> String {
         let words: Vec<String> = packages.iter().map(|package| format!("'{package}'")).collect();
         format!("!pip install --retries 1 {}\n_exit_code", words.join(" "))

@@ -44,6 +44,18 @@ pub struct PolicyDocument {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(deserialize_with = "crate::object::optional")]
     pub machines: Option<PolicyRules>,
+    /// Files that clients read and write through the service, such as `/home/user/*` or
+    /// `read /etc/hosts`. Without this section the policy does not restrict them. Code in a machine
+    /// opens its files itself, which no such rule prevents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::object::optional")]
+    pub files: Option<PolicyRules>,
+    /// Commands that clients have the service start, such as `git log *`, or `pip install pandas`
+    /// for an installation of packages. Without this section the policy does not restrict them.
+    /// Code in a machine starts programs itself, which no such rule prevents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "crate::object::optional")]
+    pub commands: Option<PolicyRules>,
     /// How much each machine sends and receives.
     #[serde(default, skip_serializing_if = "TrafficLimits::is_empty")]
     #[serde(deserialize_with = "crate::object::required")]
@@ -78,7 +90,8 @@ pub struct PolicyDocument {
 pub struct PolicyRules {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Refused until a person allows it. The service has no way to answer yet.
+    /// A call of a tool waits until a person allows it. Everything else is refused, with the reason
+    /// that a person has to allow it: the policy has to be changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,7 +156,7 @@ impl BudgetLimits {
 }
 
 /// A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
-/// `tool` and `create`.
+/// `tool`, `create`, `file` and `command`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PolicyCase {
@@ -170,6 +183,12 @@ pub struct PolicyCase {
     /// A template that a machine is created from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create: Option<String>,
+    /// A file that a client uses: `read PATH`, or `write PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
+    /// A command of the shell that a client starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     pub expect: PolicyVerdict,
 }
 
@@ -208,7 +227,8 @@ pub struct PolicyList {
     pub policies: Vec<PolicyInfo>,
 }
 
-/// A request to explain. It has one of `fetch`, `import`, `secret`, `tool` and `create`.
+/// A request to explain. It has one of `fetch`, `import`, `secret`, `tool`, `create`, `file` and
+/// `command`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -236,6 +256,12 @@ pub struct ExplainQuery {
     /// A template that a machine is created from.
     #[serde(default)]
     pub create: Option<String>,
+    /// A file that a client uses: `read PATH`, or `write PATH`.
+    #[serde(default)]
+    pub file: Option<String>,
+    /// A command of the shell that a client starts.
+    #[serde(default)]
+    pub command: Option<String>,
 }
 
 /// The answer of a machine's policies to a request, and the deciding rule.
@@ -252,7 +278,7 @@ pub struct Explanation {
     pub rule: Option<String>,
 }
 
-/// A refused connection, name or import.
+/// A refused connection, name, import, file or command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RefusedAccess {
     /// The requested access, such as `tcp api.example.com:443 (203.0.113.7)`.

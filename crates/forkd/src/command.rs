@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use stasis_agent::Language;
 use stasis_api::{Exec, Instruction, Status, Timeout};
-use stasis_machine::Machine;
+use stasis_machine::{CommandText, Machine};
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom};
 use std::sync::Arc;
@@ -139,6 +139,8 @@ impl Forkd {
     ) -> Result<(Arc<Machine>, u64)> {
         let machine = self.sandbox(account, id)?;
         command.check()?;
+        let words = CommandText::Words(&command.args);
+        machine.may_start(words).map_err(Error::during("exec"))?;
         let seq =
             machine.submit(command.exec(machine.language())).map_err(Error::during("exec"))?;
         Ok((machine, seq))

@@ -235,7 +235,7 @@ impl Error {
             Error::ApprovalOver(..) => "a call is answered once: `stasis approvals --all`",
             Error::PolicyInUse(..) => "give those machines another network, or remove them",
             Error::PolicyOfHost(_) => "remove the setting `policy` of the service first",
-            Error::PolicyRefuses { .. } => "use another template, or have the policy changed",
+            Error::PolicyRefuses { .. } => "see `stasis policy explain`, or have it changed",
             Error::BudgetUsed { .. } => "raise the budget in the policy, or remove it",
             Error::BadPolicy(_) => "`stasis policy check FILE` checks a file without a service",
             Error::Secret(error) => secret_hint(error),

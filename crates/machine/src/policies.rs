@@ -184,6 +184,16 @@ impl Machine {
         self.host.decide(&record, access)
     }
 
+    /// The answer about what clients do inside the machine. A policy that is not in force is a lent
+    /// one, which comes back with the machine's next run and has no rules about that.
+    pub(crate) fn decide_inside(&self, access: &Access<'_>) -> Decision {
+        let mut record = self.record().clone();
+        if matches!(&record.made.network, Network::Policy(name) if !self.host.policies.has(name)) {
+            record.made.network = Network::None;
+        }
+        self.host.decide(&record, access)
+    }
+
     pub(crate) fn tell_refused(&self, refused: RefusedAccess) {
         let about = Some(format!("{}: {}", refused.access, refused.reason));
         let refused = Some(refused);

@@ -13,6 +13,7 @@ mod life_events;
 mod npm;
 mod parity;
 mod past;
+mod rules;
 mod storms;
 mod tools;
 mod transcript;

@@ -18,7 +18,6 @@ use rmcp::model::{
 };
 use rmcp::service::RequestContext;
 use rmcp::{ErrorData, RoleServer};
-use stasis_agent::Language;
 use stasis_api::{Address, Chunk, Exec, Instruction, NewMachine, Timeout};
 use stasis_forkd::Forkd;
 use stasis_machine::{FollowUpdate, Host, Machine, TraceContext};
@@ -75,8 +74,8 @@ pub struct InstructionRequest {
     pub task: TaskFrom,
 }
 
-/// Writes an instruction's code in a language.
-pub type CodeWriter = Box<dyn FnOnce(&dyn Language) -> Result<String> + Send>;
+/// Writes an instruction's code for a machine: in its language, and as its policies allow.
+pub type CodeWriter = Box<dyn FnOnce(&Machine) -> Result<String> + Send>;
 
 /// When a call becomes a task, for clients that support tasks.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -97,7 +96,7 @@ impl InstructionRequest {
     pub fn written(
         machine: Option<String>,
         timeout: Timeout,
-        write: impl FnOnce(&dyn Language) -> Result<String> + Send + 'static,
+        write: impl FnOnce(&Machine) -> Result<String> + Send + 'static,
     ) -> InstructionRequest {
         let request = InstructionRequest::new(machine, Exec { timeout, ..Exec::default() });
         InstructionRequest { write: Some(Box::new(write)), ..request }
@@ -216,7 +215,7 @@ impl CallContext {
             let machine = call.machine_or_new(wanted.machine.as_deref(), wanted.template)?;
             let mut exec = wanted.exec;
             if let Some(write) = wanted.write {
-                exec.code = write(machine.language())?;
+                exec.code = write(&machine)?;
             }
             let seq = machine.submit(exec)?;
             Ok((machine, seq))

@@ -2,12 +2,23 @@
 
 use crate::error::{Error, Result};
 use stasis_agent::Language;
+use stasis_machine::{CommandText, Machine};
 
 /// Maximum packages of one call.
 const MAX_PACKAGES: usize = 100;
 
-/// Code that installs packages; its value is the exit code of the installer.
-pub fn install(language: &dyn Language, packages: &[String]) -> Result<String> {
+/// Code that installs packages, if the machine's policies allow the command; its value is the exit
+/// code of the installer.
+pub fn install(machine: &Machine, packages: &[String]) -> Result<String> {
+    let language = machine.language();
+    let code = written(language, packages)?;
+    let command = [language.installer(), "install"].map(str::to_owned);
+    let command: Vec<String> = command.into_iter().chain(packages.iter().cloned()).collect();
+    machine.may_start(CommandText::Words(&command))?;
+    Ok(code)
+}
+
+fn written(language: &dyn Language, packages: &[String]) -> Result<String> {
     if packages.is_empty() || packages.len() > MAX_PACKAGES {
         return Err(Error::Invalid(format!("one call installs 1 to {MAX_PACKAGES} packages")));
     }
@@ -27,12 +38,12 @@ mod tests {
     fn what_is_no_package() {
         for language in stasis_agent::LANGUAGES {
             for package in ["", "-r x", "a'b", "a\nb", "{a}", "$(id)", "/etc", "a&b"] {
-                assert!(install(*language, &[package.to_owned()]).is_err(), "{package:?}");
+                assert!(written(*language, &[package.to_owned()]).is_err(), "{package:?}");
             }
-            assert!(install(*language, &[]).is_err());
+            assert!(written(*language, &[]).is_err());
         }
         let packages = ["pandas[sql]>=2".into(), "six".into()];
-        let code = install(stasis_agent::default(), &packages).expect("packages");
+        let code = written(stasis_agent::default(), &packages).expect("packages");
         assert_eq!(code, "!pip install --retries 1 'pandas[sql]>=2' 'six'\n_exit_code");
     }
 }

@@ -13,7 +13,7 @@ use crate::table::{Effect, ToolDescription, ToolEntry};
 use rmcp::model::JsonObject;
 use stasis_agent::Language;
 use stasis_api::{Exec, Name, NewMachine, Timeout, Update};
-use stasis_machine::{Branch, Machine, Steps};
+use stasis_machine::{Branch, CommandText, Machine, Steps};
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -190,9 +190,9 @@ fn run_code(input: RunCode) -> Result<InstructionRequest> {
         return Ok(InstructionRequest::new(input.machine, exec));
     };
     let language = known_language(&language)?;
-    let write = move |own: &dyn Language| match own.name() == language.name() {
-        true => Ok(exec.code),
-        false => Err(other_language(own, language)),
+    let write = move |machine: &Machine| match machine.language() {
+        own if own.name() == language.name() => Ok(exec.code),
+        own => Err(other_language(own, language)),
     };
     let request = InstructionRequest::written(input.machine, timeout, write);
     // the template of a language has its name
@@ -223,13 +223,16 @@ fn run_shell(input: RunShell) -> Result<InstructionRequest> {
         return Err(Error::Invalid("command is empty".into()));
     }
     let timeout = timeout(input.timeout_seconds)?;
-    let write = move |language: &dyn Language| Ok(language.shell(&input.command));
+    let write = move |machine: &Machine| {
+        machine.may_start(CommandText::Shell(&input.command))?;
+        Ok(machine.language().shell(&input.command))
+    };
     Ok(InstructionRequest::written(input.machine, timeout, write))
 }
 
 fn install_packages(input: InstallPackages) -> Result<InstructionRequest> {
     let timeout = Timeout::Seconds(INSTALL_TIMEOUT);
-    let write = move |language: &dyn Language| packages::install(language, &input.packages);
+    let write = move |machine: &Machine| packages::install(machine, &input.packages);
     Ok(InstructionRequest::written(Some(input.machine), timeout, write))
 }
 

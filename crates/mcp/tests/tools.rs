@@ -2,6 +2,7 @@
 
 use crate::common::{NEW, PATIENCE, Service, text};
 use serde_json::{Value, json};
+use stasis_api::{PolicyDocument, PolicyRules};
 use std::path::Path;
 
 /// Compares with a file beside the tests; with `STASIS_BLESS` set, writes it.
@@ -226,6 +227,48 @@ async fn shell_and_packages_follow_the_language_of_the_machine() {
     let odd = json!({ "machine": "lab", "packages": ["--global"] });
     let odd = client.call("install_packages", odd).await;
     assert!(text(&odd).starts_with("error[request.invalid]"), "{odd}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_and_commands_are_held_to_policies() {
+    let service = Service::start().await;
+    let client = service.client();
+    client.call("create_machine", json!({ "name": "lab" })).await;
+    let rules = |allow: &[&str]| {
+        let allow = allow.iter().map(|rule| (*rule).to_owned()).collect();
+        Some(PolicyRules { allow, ..PolicyRules::default() })
+    };
+    let document = PolicyDocument {
+        accounts: vec![service.bed.host.machines()[0].account()],
+        files: rules(&["/home/user/*"]),
+        commands: rules(&["echo *", "pip install six"]),
+        ..PolicyDocument::default()
+    };
+    let set = || service.bed.host.set_policy("guarded".parse().expect("a name"), document);
+    tokio::task::block_in_place(set).expect("set");
+    for (tool, arguments, fails) in [
+        ("run_shell", json!({ "command": "echo good day" }), false),
+        ("run_shell", json!({ "command": "echo good day; id" }), true),
+        ("run_shell", json!({ "command": "id" }), true),
+        ("install_packages", json!({ "packages": ["requests"] }), true),
+        ("write_file", json!({ "path": "a", "content": "x" }), false),
+        ("write_file", json!({ "path": "/tmp/a", "content": "x" }), true),
+        ("read_file", json!({ "path": "a" }), false),
+        ("read_file", json!({ "path": "/etc/passwd" }), true),
+        ("read_file", json!({ "path": "/etc" }), true),
+        ("list_files", json!({}), false),
+        ("list_files", json!({ "path": "/etc" }), true),
+    ] {
+        let mut arguments = arguments;
+        arguments["machine"] = "lab".into();
+        let reply = client.call(tool, arguments.clone()).await;
+        assert_eq!(reply["isError"], fails, "{tool} {arguments}: {reply}");
+        assert_eq!(text(&reply).contains("error[policy.refused]"), fails, "{reply}");
+    }
+    let params = json!({ "uri": "stasis://machine/lab/file/etc/passwd" });
+    let resource = client.request("resources/read", params).await;
+    let said = resource.last()["error"]["message"].as_str().expect("an error").to_owned();
+    assert!(said.contains("policy `guarded` refuses it"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

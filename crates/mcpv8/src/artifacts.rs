@@ -14,7 +14,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use serde::{Deserialize, Serialize};
 use stasis_api::Timestamp;
-use stasis_machine::{DocumentChange, Machine};
+use stasis_machine::{DocumentChange, FileUser, Machine};
 use std::io::{Read, Write};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl V8 {
 
 /// A file of a machine, if it exists and is within the limit.
 fn bytes(machine: &Arc<Machine>, path: &str, most: u64) -> Option<Vec<u8>> {
-    let (info, file) = machine.read_file(path).ok()?;
+    let (info, file) = machine.read_file_for(FileUser::Service, path).ok()?;
     if info.size > most {
         return None;
     }

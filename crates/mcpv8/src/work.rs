@@ -9,10 +9,11 @@ use crate::error::{Error, Result};
 use crate::executions::RunningExecution;
 use crate::trees::{LONGEST_PATH, MOST_ENTRIES, TreeEntry, WorkTree, too_large};
 use stasis_api::{Durability, FileInfo, FileKind};
-use stasis_machine::Machine;
+use stasis_machine::{FileUser, Machine};
 use std::io::Read;
 use std::sync::Arc;
 
+const SERVICE: FileUser = FileUser::Service;
 const WORK: &str = "/work";
 /// The directory of modules by hash.
 const MODULES: &str = "/tmp/.mcp-v8-wasm";
@@ -22,7 +23,7 @@ fn names(machine: &Arc<Machine>, dir: &str, most: usize) -> Result<Vec<FileInfo>
     let mut all: Vec<FileInfo> = Vec::new();
     let mut cursor = None;
     loop {
-        let page = machine.list_files(dir, cursor.as_deref(), None)?;
+        let page = machine.list_files_for(SERVICE, dir, cursor.as_deref(), None)?;
         all.extend(page.files);
         if all.len() > most {
             return Err(too_large());
@@ -36,7 +37,7 @@ fn names(machine: &Arc<Machine>, dir: &str, most: usize) -> Result<Vec<FileInfo>
 
 /// Templates built before there were file trees have no such directory.
 fn check_work(machine: &Arc<Machine>) -> Result<()> {
-    match machine.file(WORK).is_ok_and(|info| info.kind == FileKind::Directory) {
+    match machine.file_for(SERVICE, WORK).is_ok_and(|info| info.kind == FileKind::Directory) {
         true => Ok(()),
         false => Err(Error::new(
             503,
@@ -81,19 +82,19 @@ impl V8 {
     ) -> Result<()> {
         let memory = Some(Durability::Memory);
         for old in names(machine, WORK, usize::MAX)? {
-            machine.remove_file(&old.path, true)?;
+            machine.remove_file_for(SERVICE, &old.path, true)?;
         }
         for (path, entry) in &tree.0 {
             let path = format!("{WORK}/{path}");
             match entry {
                 TreeEntry::File { blob, executable, .. } => {
                     let mode = if *executable { 0o755 } else { 0o644 };
-                    let mut upload = machine.put_file(&path, Some(mode))?;
+                    let mut upload = machine.put_file_for(SERVICE, &path, Some(mode))?;
                     self.read_content(account, blob, |piece| Ok(upload.write(piece)?))?;
                     upload.finish(memory)?;
                 }
                 TreeEntry::Link { target } => {
-                    machine.put_link(&path, target, memory)?;
+                    machine.put_link_for(SERVICE, &path, target, memory)?;
                 }
             }
         }
@@ -108,11 +109,11 @@ impl V8 {
     ) -> Result<()> {
         for module in &own.run.modules {
             let path = format!("{MODULES}/{}", module.file);
-            if machine.file(&path).is_ok_and(|info| info.size == module.size) {
+            if machine.file_for(SERVICE, &path).is_ok_and(|info| info.size == module.size) {
                 continue;
             }
             let bytes = self.setup_file(&own.account, &module.file)?;
-            let mut upload = machine.put_file(&path, Some(0o444))?;
+            let mut upload = machine.put_file_for(SERVICE, &path, Some(0o444))?;
             upload.write(&bytes)?;
             upload.finish(Some(Durability::Memory))?;
         }
@@ -160,7 +161,7 @@ impl V8 {
         if info.size > crate::trees::LARGEST_TREE {
             return Err(too_large());
         }
-        let Ok((_, file)) = machine.read_file(&info.path) else { return Ok(None) };
+        let Ok((_, file)) = machine.read_file_for(SERVICE, &info.path) else { return Ok(None) };
         // a file that grows while it is read is cut at a bound
         let (blob, size) = self.put_content(account, file.take(info.size))?;
         let mode = u32::from_str_radix(&info.mode, 8).unwrap_or(0);

@@ -6,7 +6,9 @@
 //! of all levels, so a policy cannot allow more than the one above it. Within a policy, `deny`
 //! beats `ask` and `ask` beats `allow`, in any order. No policy lifts the floor.
 
+use crate::commands::CommandText;
 use crate::document::Policy;
+use crate::files::FileUse;
 use crate::http::HttpRequest;
 use crate::modules::{self, ImportRefusal, ImportRule, ImportSource};
 use crate::reach::{self, Protocol, Refusal};
@@ -78,6 +80,10 @@ pub enum Access<'a> {
         template: &'a str,
         limits: &'a Limits,
     },
+    /// A file that a client reads or writes through the service.
+    File(FileUse<'a>),
+    /// A command that a client has the service start.
+    Command(CommandText<'a>),
 }
 
 /// Why something is not allowed.
@@ -215,8 +221,10 @@ pub fn decide(subject: &Subject<'_>, access: &Access<'_>) -> Decision {
             let verdict = modules::verdict(subject.imports, network, *source);
             verdict.err().map(Denial::Import)
         }
-        // neither needs the network of the machine
-        (_, Access::Tool { .. } | Access::Create { .. }) => None,
+        // none of them needs the network of the machine
+        (_, Access::Tool { .. } | Access::Create { .. } | Access::File(_) | Access::Command(_)) => {
+            None
+        }
         (Network::None, _) => Some(Denial::NoNetwork),
         (Network::Open, _) => None,
     };

@@ -5,6 +5,8 @@
 //! An unknown key, an invalid rule and an oversized document are errors that name the position and
 //! a valid form.
 
+use crate::commands::CommandPattern;
+use crate::files::FilePattern;
 use crate::glob::Glob;
 use crate::http::{HttpPattern, SecretPattern};
 use crate::pattern::{ModulePattern, NetworkPattern, RuleKind};
@@ -77,6 +79,8 @@ pub struct Policy {
     pub(crate) tools: RuleLists<ToolPattern>,
     pub(crate) modules: RuleLists<ModulePattern>,
     pub(crate) machines: Option<RuleLists<Glob>>,
+    pub(crate) files: Option<RuleLists<FilePattern>>,
+    pub(crate) commands: Option<RuleLists<CommandPattern>>,
     pub(crate) rego: Option<RegoModule>,
     pub(crate) v8: Option<V8Policies>,
     traffic: TrafficLimits,
@@ -109,6 +113,8 @@ impl Policy {
             tools: RuleLists::default(),
             modules: RuleLists::default(),
             machines: None,
+            files: None,
+            commands: None,
             rego: None,
             v8: None,
             traffic: TrafficLimits::default(),
@@ -129,6 +135,8 @@ impl Policy {
             accounts: document.accounts.clone(),
             templates: document.templates.clone(),
             machines: document.machines.as_ref().map(|_| RuleLists::default()),
+            files: document.files.as_ref().map(|_| RuleLists::default()),
+            commands: document.commands.as_ref().map(|_| RuleLists::default()),
             traffic: document.traffic,
             budgets: [document.budget, document.account_budget],
             ..Policy::nothing(name)
@@ -141,8 +149,10 @@ impl Policy {
         let secrets = lists("secrets", &document.secrets, SecretPattern::parse)?;
         let tools = lists("tools", &document.tools, |text, _| ToolPattern::parse(text))?;
         let modules = lists("modules", &document.modules, |text, _| ModulePattern::parse(text))?;
-        let machines = document.machines.as_ref();
-        let machines = machines.map(|own| lists("machines", own, template_pattern)).transpose()?;
+        let machines = optional_lists("machines", &document.machines, template_pattern)?;
+        let files = optional_lists("files", &document.files, |text, _| FilePattern::parse(text))?;
+        let commands = &document.commands;
+        let commands = optional_lists("commands", commands, |text, _| CommandPattern::parse(text))?;
         let policy = Policy {
             network: lists("network", &document.network, NetworkPattern::parse)?,
             http: lists("http", &document.http, HttpPattern::parse)?,
@@ -150,6 +160,8 @@ impl Policy {
             tools,
             modules,
             machines,
+            files,
+            commands,
             rego: document.rego.as_deref().map(RegoModule::compile).transpose()?,
             ..Policy::unreadable(name, document)
         };
@@ -273,6 +285,15 @@ fn lists<P>(
     })
 }
 
+/// Rules of a section whose absence restricts nothing.
+fn optional_lists<P>(
+    section: &str,
+    rules: &Option<PolicyRules>,
+    parse: impl Fn(&str, RuleKind) -> Result<P, String>,
+) -> Result<Option<RuleLists<P>>, PolicyFault> {
+    rules.as_ref().map(|rules| lists(section, rules, parse)).transpose()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -334,6 +355,12 @@ mod tests {
                 "[network]\nallow = [\"a.example\", \"b example\"]",
                 "network.allow[1]: \"b example\"",
             ),
+            ("[network]\nallow = [\"2001:db8::1\"]", "IPv6 by name alone"),
+            ("[network]\ndeny = [\"[2001:db8::1]:443\"]", "IPv6 by name alone"),
+            ("[http]\nallow = [\"GET [2001:db8::1]:443/x\"]", "IPv6 by name alone"),
+            ("[[test]]\nfetch = \"http://[::1]/\"\nexpect = \"deny\"", "IPv6 by name alone"),
+            ("[files]\nallow = [\"home\"]", "files.allow[0]: \"home\""),
+            ("[commands]\nallow = [\"\"]", "commands.allow[0]"),
             ("[modules]\ndeny = [\"react\"]", "modules.deny[0]: \"react\""),
             ("[[test]]\nexpect = \"allow\"", "test[0]: write one of"),
             ("[[test]]\nfetch = \"ftp://a\"\nexpect = \"allow\"", "test[0]: \"ftp://a\""),

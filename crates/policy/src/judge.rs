@@ -19,9 +19,15 @@ struct FoundRules {
     deny: Option<String>,
     ask: Option<String>,
     allow: Option<String>,
+    /// The policy does not restrict it: it has no section for it.
+    open: bool,
 }
 
 impl FoundRules {
+    fn open() -> FoundRules {
+        FoundRules { open: true, ..FoundRules::default() }
+    }
+
     /// The answers of a section, by the rules that concern an access.
     fn of<P>(
         section: &str,
@@ -36,6 +42,7 @@ impl FoundRules {
             deny: find(RuleKind::Deny, &lists.deny),
             ask: find(RuleKind::Ask, &lists.ask),
             allow: find(RuleKind::Allow, &lists.allow),
+            open: false,
         }
     }
 
@@ -44,6 +51,7 @@ impl FoundRules {
             deny: self.deny.or(other.deny),
             ask: self.ask.or(other.ask),
             allow: self.allow.or(other.allow),
+            open: self.open || other.open,
         }
     }
 }
@@ -92,10 +100,11 @@ impl Policy {
         if let Some(reason) = rego.deny {
             return Decision::Deny(Denial::Rego(reason), Some(self.by(rule("deny"))));
         }
+        let open = found.open;
         let ask = found.ask.or_else(|| rego.ask.then(|| rule("ask")).flatten());
         let opens = rego.allow && !private;
         let allow = found.allow.or_else(|| opens.then(|| rule("allow")).flatten());
-        self.answer(FoundRules { ask, allow, deny: None }, other)
+        self.answer(FoundRules { ask, allow, deny: None, open }, other)
     }
 
     fn found(&self, access: &Access<'_>) -> FoundRules {
@@ -127,8 +136,15 @@ impl Policy {
             }
             Access::Create { template, .. } => match &self.machines {
                 Some(own) => FoundRules::of("machines", own, |_, rule| rule.fits(template)),
-                // not restricted, unless Rego does
-                None => FoundRules { allow: Some("machines".into()), ..FoundRules::default() },
+                None => FoundRules::open(),
+            },
+            Access::File(what) => match &self.files {
+                Some(own) => FoundRules::of("files", own, |kind, rule| rule.fits(kind, what)),
+                None => FoundRules::open(),
+            },
+            Access::Command(command) => match &self.commands {
+                Some(own) => FoundRules::of("commands", own, |kind, rule| rule.fits(kind, command)),
+                None => FoundRules::open(),
             },
         }
     }
@@ -172,6 +188,7 @@ impl Policy {
             }
             FoundRules { ask: Some(rule), .. } => Decision::Ask(self.by(Some(rule))),
             FoundRules { allow: Some(rule), .. } => Decision::Allow(Some(self.by(Some(rule)))),
+            FoundRules { open: true, .. } => Decision::Allow(None),
             _ => Decision::Deny(other, Some(self.by(None))),
         }
     }

@@ -8,6 +8,8 @@
 //!   pattern   the rules in them: hosts, ports and protocols; modules
 //!   http      rules about requests and the secrets in them
 //!   tools     rules about calls of tools
+//!   files     rules about files that clients read and write
+//!   commands  rules about commands that clients start
 //!   rego      what the other rules cannot say, evaluated within bounds
 //!   reach     the floor: addresses that no policy allows
 //!   v8        mcp-v8's policies
@@ -23,9 +25,11 @@
 #![forbid(unsafe_code)]
 
 pub mod budget;
+pub mod commands;
 pub mod creation;
 pub mod decide;
 pub mod document;
+pub mod files;
 mod glob;
 pub mod http;
 mod judge;

@@ -137,6 +137,9 @@ fn not_a_host(text: &str) -> String {
     let text: String = text.chars().take(80).collect();
     let hint = match text {
         ref text if text.contains("://") => "write the host alone, without a scheme or a path",
+        ref text if text.matches(':').count() > 1 => {
+            "machines reach hosts of IPv6 by name alone, so write the name"
+        }
         ref text if !text.is_ascii() => "write a name with other letters in its `xn--` form",
         ref text if text.contains('*') => "a `*` must be the first label: `*.example.com`",
         _ => "write a name, `*.` and a name, an IPv4 address, or a range such as 10.1.0.0/16",
@@ -345,7 +348,7 @@ mod tests {
             ("a.example:9-8", "are not ports"),
             ("a.example:99999", "are not ports"),
             ("a.example/udp", "needs a port"),
-            ("::1", "write a name"),
+            ("::1", "IPv6 by name alone"),
         ] {
             assert!(said(text).contains(hint), "{text}: {}", said(text));
         }

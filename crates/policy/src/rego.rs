@@ -9,6 +9,7 @@
 
 use crate::decide::{Access, Identity};
 use crate::document::PolicyFault;
+use crate::files::FileUse;
 use crate::modules::ImportSource;
 use regorus::utils::limits::ExecutionTimerConfig;
 use regorus::{Engine, Value};
@@ -209,6 +210,13 @@ pub fn input(who: &Identity, access: &Access<'_>) -> serde_json::Value {
         }
         Access::Create { template, limits } => {
             ("create", json!({ "template": template, "limits": limits }))
+        }
+        Access::File(FileUse { operation, path, below }) => {
+            let operation = operation.to_string();
+            ("file", json!({ "operation": operation, "path": path, "below": below }))
+        }
+        Access::Command(command) => {
+            ("command", json!({ "command": command.text(), "words": command.words() }))
         }
     };
     let Identity { account, template, machine } = who;

@@ -1,7 +1,9 @@
 //! Requests that people write down, in tests of policies and to have them explained.
 
+use crate::commands::CommandText;
 use crate::decide::{Access, Decision, Identity, Subject, decide};
 use crate::document::{Policy, PolicyFault};
+use crate::files::{self, FileOperation, FileUse};
 use crate::http::{HttpRequest, PUBLIC};
 use crate::modules::{ImportRule, ImportSource};
 use crate::pattern::normal_name;
@@ -24,6 +26,8 @@ pub enum AccessRequest {
     Secret { secret: String, host: String, port: u16 },
     Tool { server: String, tool: String, arguments: Value },
     Create { template: String, limits: Limits },
+    File { operation: FileOperation, path: String },
+    Command { text: String },
 }
 
 /// The host of a URL. An address that it does not name is taken to be public.
@@ -35,32 +39,52 @@ pub struct FetchTarget {
 
 impl AccessRequest {
     pub fn of(query: &ExplainQuery) -> Result<AccessRequest, PolicyFault> {
-        let ExplainQuery { fetch, method, import, secret, tool, arguments, create } = query;
+        let ExplainQuery { fetch, method, import, secret, tool, arguments, create, .. } = query;
         if method.is_some() && fetch.is_none() || arguments.is_some() && tool.is_none() {
             return Err(PolicyFault(
                 "`method` belongs to `fetch`, and `arguments` to `tool`".into(),
             ));
         }
-        match (fetch, import, secret, tool, create) {
-            (Some(url), None, None, None, None) => {
+        let ExplainQuery { file, command, .. } = query;
+        let asked = [fetch, import, secret, tool, create, file, command];
+        if asked.into_iter().flatten().count() != 1 {
+            return Err(PolicyFault(
+                "write one of `fetch`, `import`, `secret`, `tool`, `create`, `file` and `command`"
+                    .into(),
+            ));
+        }
+        match asked {
+            [Some(url), ..] => {
                 let method = method.as_deref().unwrap_or("GET");
                 AccessRequest::fetch(url, method).map_err(PolicyFault)
             }
-            (None, Some(specifier), None, None, None) => {
+            [_, Some(specifier), ..] => {
                 let source = ImportSource::of(specifier).ok_or_else(|| {
                     PolicyFault("`import` is a module: npm:, jsr: or https:".into())
                 })?;
                 Ok(AccessRequest::Import { source, specifier: specifier.clone() })
             }
-            (None, None, Some(secret), None, None) => AccessRequest::secret(secret),
-            (None, None, None, Some(tool), None) => AccessRequest::tool(tool, arguments.as_deref()),
-            (None, None, None, None, Some(template)) => {
+            [_, _, Some(secret), ..] => AccessRequest::secret(secret),
+            [_, _, _, Some(tool), ..] => AccessRequest::tool(tool, arguments.as_deref()),
+            [_, _, _, _, Some(template), ..] => {
                 let template = template.chars().take(LONGEST_TEMPLATE).collect();
                 Ok(AccessRequest::Create { template, limits: Limits::default() })
             }
-            _ => Err(PolicyFault(
-                "write one of `fetch`, `import`, `secret`, `tool` and `create`".into(),
-            )),
+            [.., Some(file), _] => AccessRequest::file(file),
+            [.., command] => {
+                let text = command.clone().unwrap_or_default();
+                Ok(AccessRequest::Command { text })
+            }
+        }
+    }
+
+    fn file(text: &str) -> Result<AccessRequest, PolicyFault> {
+        let (word, path) = text.split_once(' ').unwrap_or_default();
+        match FileOperation::named(word) {
+            Some(operation) if files::is_plain(path) => {
+                Ok(AccessRequest::File { operation, path: path.to_owned() })
+            }
+            _ => Err(PolicyFault("`file` is `read PATH` or `write PATH`, from the root".into())),
         }
     }
 
@@ -104,7 +128,9 @@ impl AccessRequest {
         let port = url.port_or_known_default().ok_or_else(|| wrong("it needs a port"))?;
         let host = url.host().ok_or_else(|| wrong("it has no host"))?;
         let (name, ip) = match host {
-            Host::Ipv6(_) => return Err(wrong("machines have IPv4 only")),
+            Host::Ipv6(_) => {
+                return Err(wrong("machines reach hosts of IPv6 by name alone: write the name"));
+            }
             Host::Ipv4(ip) => (None, ip),
             // other schemes are not parsed as far
             Host::Domain(name) => match name.parse::<Ipv4Addr>() {
@@ -151,6 +177,10 @@ impl AccessRequest {
                 Access::Tool { server, tool, arguments }
             }
             AccessRequest::Create { template, limits } => Access::Create { template, limits },
+            AccessRequest::File { operation, path } => {
+                Access::File(FileUse { operation: *operation, path, below: false })
+            }
+            AccessRequest::Command { text } => Access::Command(CommandText::Shell(text)),
         }
     }
 }
@@ -166,15 +196,16 @@ fn written_path(url: &str) -> &str {
 }
 
 fn query(case: &PolicyCase) -> ExplainQuery {
-    let case = case.clone();
-    let PolicyCase { fetch, method, import, secret, tool, arguments, create, expect: _ } = case;
-    ExplainQuery { fetch, method, import, secret, tool, arguments, create }
+    let PolicyCase { fetch, method, import, secret, tool, arguments, create, .. } = case.clone();
+    let PolicyCase { file, command, .. } = case.clone();
+    ExplainQuery { fetch, method, import, secret, tool, arguments, create, file, command }
 }
 
 /// A description of a test.
 fn told(case: &PolicyCase) -> String {
     let PolicyCase { fetch, method, import, secret, tool, arguments, create, .. } = case;
-    let words = [method, fetch, import, secret, tool, arguments, create];
+    let PolicyCase { file, command, .. } = case;
+    let words = [method, fetch, import, secret, tool, arguments, create, file, command];
     words.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" ")
 }
 

@@ -3,14 +3,16 @@
 //! Refusals name what was asked for in words (`RefusedAccess::access`). A rule is written for
 //! exactly that, and no wider.
 
+use crate::commands::{CommandPattern, CommandText};
 use crate::document::{Policy, PolicyFault};
+use crate::files::FilePattern;
 use crate::pattern::{ModulePattern, NetworkPattern, RuleKind, package_of};
 use stasis_api::{PolicyDocument, PolicyVerdict, RefusedAccess};
 
 /// A rule of a section of a policy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SuggestedRule {
-    /// `network`, `modules` or `tools`.
+    /// `network`, `modules`, `tools`, `files` or `commands`.
     pub section: &'static str,
     pub text: String,
 }
@@ -33,12 +35,17 @@ pub fn rule_for(refused: &RefusedAccess) -> Result<SuggestedRule, PolicyFault> {
         "resolve" => host(object.split(' ').next().unwrap_or_default()),
         "import" => Some(("modules", package_of(object))),
         "tool" => object.split(' ').next().map(|name| ("tools", name.to_owned())),
+        // a star in a name would make it a wider rule
+        "read" | "write" if !object.contains('*') => Some(("files", refused.access.clone())),
+        "command" => command(object),
         _ => None,
     };
     let (section, text) = found.ok_or_else(|| wrong("no rule can be written for it"))?;
     let fits = match section {
         "network" => NetworkPattern::parse(&text, RuleKind::Allow).map(|_| ()),
         "modules" => ModulePattern::parse(&text).map(|_| ()),
+        "files" => FilePattern::parse(&text).map(|_| ()),
+        "commands" => CommandPattern::parse(&text).map(|_| ()),
         _ => Ok(()),
     };
     fits.map_err(PolicyFault)?;
@@ -59,6 +66,12 @@ fn connection(object: &str, udp: bool) -> Option<(&'static str, String)> {
     Some(("network", format!("{host}:{port}{suffix}")))
 }
 
+/// A command that is nothing but words.
+fn command(text: &str) -> Option<(&'static str, String)> {
+    let words = CommandText::Shell(text).words()?;
+    Some(("commands", words.join(" ")))
+}
+
 fn host(name: &str) -> Option<(&'static str, String)> {
     (!name.is_empty()).then(|| ("network", name.to_owned()))
 }
@@ -69,7 +82,17 @@ impl SuggestedRule {
         let rules = match self.section {
             "network" => &mut document.network,
             "modules" => &mut document.modules,
-            _ => &mut document.tools,
+            "tools" => &mut document.tools,
+            // a section that is not there restricts nothing; with one rule it would
+            own => {
+                let section = match own {
+                    "files" => &mut document.files,
+                    _ => &mut document.commands,
+                };
+                section.as_mut().ok_or_else(|| {
+                    PolicyFault(format!("the policy has no section `{own}`: it does not refuse it"))
+                })?
+            }
         };
         if !rules.allow.contains(&self.text) {
             rules.allow.push(self.text.clone());
@@ -82,6 +105,7 @@ impl SuggestedRule {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use stasis_api::PolicyRules;
 
     fn refused(access: &str) -> RefusedAccess {
         RefusedAccess {
@@ -105,14 +129,23 @@ mod tests {
             ("import npm:@a/b@1.2/c", "modules", "npm:@a/b"),
             ("import https://esm.sh/react", "modules", "https://esm.sh/react"),
             ("tool github.create_issue", "tools", "github.create_issue"),
+            ("read /home/user/a b", "files", "read /home/user/a b"),
+            ("write /x", "files", "write /x"),
+            ("command git  log -1", "commands", "git log -1"),
         ] {
             let rule = rule_for(&refused(access)).expect(access);
             assert_eq!((rule.section, rule.text.as_str()), (section, text));
-            let mut document = PolicyDocument::default();
+            let mut document = PolicyDocument {
+                files: Some(PolicyRules::default()),
+                commands: Some(PolicyRules::default()),
+                ..PolicyDocument::default()
+            };
             rule.add(&mut document).expect("a policy");
             rule.add(&mut document).expect("the same policy");
-            let PolicyDocument { network, modules, tools, .. } = document;
-            assert_eq!(network.allow.len() + modules.allow.len() + tools.allow.len(), 1);
+            let PolicyDocument { network, modules, tools, files, commands, .. } = document;
+            let optional = [files, commands].map(Option::unwrap_or_default);
+            let all = [network, modules, tools].into_iter().chain(optional);
+            assert_eq!(all.map(|rules| rules.allow.len()).sum::<usize>(), 1);
         }
     }
 
@@ -123,8 +156,21 @@ mod tests {
         let rule = Some("network.deny \"*\"".into());
         let denied = RefusedAccess { rule, ..refused("tcp a.example:80 (203.0.113.7)") };
         assert!(rule_for(&denied).expect_err("denied").0.contains("network.deny"));
-        for access in ["", "x", "import react", "tcp", "resolve ", "read /etc/passwd"] {
+        for access in [
+            "",
+            "x",
+            "import react",
+            "tcp",
+            "resolve ",
+            "read /tmp/*",
+            "write x",
+            "command git log; ls",
+            "command ls *",
+            "command ",
+        ] {
             assert!(rule_for(&refused(access)).is_err(), "{access}");
         }
+        let read = rule_for(&refused("read /x")).expect("a rule");
+        assert!(read.add(&mut PolicyDocument::default()).is_err(), "no section refuses it");
     }
 }

@@ -3,8 +3,10 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use stasis_api::{Limits, Name, Network, PolicyDocument, PolicyRules, PolicyVerdict};
+use stasis_policy::commands::CommandText;
 use stasis_policy::decide::{Access, Decision, Identity, Subject, decide};
 use stasis_policy::document::{Policy, needs_interception};
+use stasis_policy::files::{FileOperation, FileUse};
 use stasis_policy::http::HttpRequest;
 use stasis_policy::modules::{ImportRule, ImportSource};
 use stasis_policy::reach::{self, Protocol};
@@ -61,22 +63,40 @@ fn document() -> impl Strategy<Value = PolicyDocument> {
     let tools = one_of(&["*", "git.*", "git.make", "git.make repo=a/*", "git.* n=1", "x.y"]);
     let modules = one_of(&["npm:a", "npm:*", "jsr:@a/b"]);
     let machines = prop::option::of(one_of(&["*", "python", "py*", "node"]));
-    let all = (rules(), http, secrets, tools, modules, machines);
-    all.prop_map(|(network, http, secrets, tools, modules, machines)| PolicyDocument {
-        network,
-        http,
-        secrets,
-        tools,
-        modules,
-        machines,
-        ..PolicyDocument::default()
+    let files = prop::option::of(one_of(&["*", "read *", "/v1/*", "write /v1/a", "/*/a"]));
+    let commands = prop::option::of(one_of(&["*", "git *", "git log", "rm *", "g* log"]));
+    let optional = (machines, files, commands);
+    let all = (rules(), http, secrets, tools, modules, optional);
+    all.prop_map(|(network, http, secrets, tools, modules, (machines, files, commands))| {
+        PolicyDocument {
+            network,
+            http,
+            secrets,
+            tools,
+            modules,
+            machines,
+            files,
+            commands,
+            ..PolicyDocument::default()
+        }
     })
 }
 
-fn lists(document: &mut PolicyDocument) -> Vec<&mut PolicyRules> {
-    let PolicyDocument { network, http, secrets, tools, modules, machines, .. } = document;
-    let own = [network, http, secrets, tools, modules];
-    own.into_iter().chain(machines).collect()
+/// The rules of each section; none of those that are absent.
+fn lists(document: &mut PolicyDocument) -> [Option<&mut PolicyRules>; 8] {
+    let PolicyDocument { network, http, secrets, tools, modules, .. } = document;
+    let PolicyDocument { machines, files, commands, .. } = document;
+    let (machines, files, commands) = (machines.as_mut(), files.as_mut(), commands.as_mut());
+    [
+        Some(network),
+        Some(http),
+        Some(secrets),
+        Some(tools),
+        Some(modules),
+        machines,
+        files,
+        commands,
+    ]
 }
 
 fn policy(name: &str, document: &PolicyDocument) -> Arc<Policy> {
@@ -109,6 +129,7 @@ struct Asked {
     method: &'static str,
     path: &'static str,
     arguments: Value,
+    command: &'static str,
 }
 
 fn request<'a>(method: &'a str, path: &'a str) -> HttpRequest<'a> {
@@ -126,9 +147,10 @@ fn asked() -> impl Strategy<Value = Asked> {
         json!({ "repo": ["a/b"], "n": 2 }),
         Value::Null,
     ]);
-    let rest = (method, path, arguments);
-    (name, address(), any::<bool>(), any::<bool>(), 0u8..10, rest).prop_map(
-        |(name, address, udp, own, kind, (method, path, arguments))| Asked {
+    let command = prop::sample::select(vec!["git log", "git", "/bin/rm x", "git log; ls", ""]);
+    let rest = (method, path, arguments, command);
+    (name, address(), any::<bool>(), any::<bool>(), 0u8..13, rest).prop_map(
+        |(name, address, udp, own, kind, (method, path, arguments, command))| Asked {
             name,
             address,
             udp,
@@ -137,6 +159,7 @@ fn asked() -> impl Strategy<Value = Asked> {
             method,
             path,
             arguments,
+            command,
         },
     )
 }
@@ -158,6 +181,12 @@ impl Asked {
                 port: self.address.port(),
             },
             6 => Access::Create { template: "python", limits: &LIMITS },
+            7 => Access::Command(CommandText::Shell(self.command)),
+            8 => Access::File(FileUse {
+                operation: if self.own { FileOperation::Read } else { FileOperation::Write },
+                path: self.path,
+                below: self.udp,
+            }),
             5 => Access::Tool { server: "git", tool: "make", arguments: &self.arguments },
             _ => Access::Connect {
                 name: self.name,
@@ -224,7 +253,7 @@ proptest! {
     #[test]
     fn order_does_not_matter(document in document(), asked in asked(), by in 0usize..5) {
         let mut turned = document.clone();
-        for rules in lists(&mut turned) {
+        for rules in lists(&mut turned).into_iter().flatten() {
             for list in [&mut rules.allow, &mut rules.ask, &mut rules.deny] {
                 list.reverse();
                 let by = by.min(list.len());
@@ -243,7 +272,9 @@ proptest! {
     ) {
         let (mut narrowed, mut more) = (document.clone(), more);
         for (own, more) in lists(&mut narrowed).into_iter().zip(lists(&mut more)) {
-            own.deny.append(&mut more.deny);
+            if let (Some(own), Some(more)) = (own, more) {
+                own.deny.append(&mut more.deny);
+            }
         }
         let [before, after] = [document, narrowed]
             .map(|document| answer(&named("web"), &[policy("web", &document)], &asked));
@@ -275,14 +306,37 @@ proptest! {
     fn a_policy_denies_by_default(asked in asked()) {
         let empty = Policy::compile("web".parse().expect("a name"), &PolicyDocument::default());
         let levels = [Arc::new(empty.expect("a policy"))];
-        let is_made = matches!(asked.access(), Access::Create { .. });
-        if !is_made {
+        // sections that restrict nothing while they are absent
+        let is_open = matches!(
+            asked.access(),
+            Access::Create { .. } | Access::File(_) | Access::Command(_)
+        );
+        if !is_open {
             prop_assert_eq!(answer(&named("web"), &levels, &asked).verdict(), PolicyVerdict::Deny);
         }
         // nor is a policy that does not exist one that allows
         prop_assert_eq!(answer(&named("gone"), &levels, &asked).verdict(), PolicyVerdict::Deny);
-        if !is_made && !matches!(asked.access(), Access::Tool { .. }) {
+        if !is_open && !matches!(asked.access(), Access::Tool { .. }) {
             prop_assert_eq!(answer(&Network::None, &[], &asked).verdict(), PolicyVerdict::Deny);
+        }
+    }
+}
+
+#[test]
+fn a_section_without_rules_allows_nothing() {
+    let sections = PolicyDocument {
+        files: Some(PolicyRules::default()),
+        commands: Some(PolicyRules::default()),
+        ..PolicyDocument::default()
+    };
+    let levels = [policy("own", &sections)];
+    let who = Identity::default();
+    let file = FileUse { operation: FileOperation::Read, path: "/x", below: false };
+    for access in [Access::File(file), Access::Command(CommandText::Shell("ls"))] {
+        for (levels, allowed) in [(&levels[..], false), (&[], true)] {
+            let imports = ImportRule::Network;
+            let subject = Subject { who: &who, network: &Network::None, levels, imports };
+            assert_eq!(decide(&subject, &access).is_allowed(), allowed);
         }
     }
 }

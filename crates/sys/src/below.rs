@@ -61,6 +61,14 @@ pub fn own_name(fd: BorrowedFd) -> String {
     format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
+/// The path of a descriptor's file in its own mount namespace, which need not be this process's. A
+/// file that was removed has its last path.
+pub fn path_of(fd: BorrowedFd) -> io::Result<String> {
+    let path = std::fs::read_link(own_name(fd))?;
+    let path = path.to_string_lossy();
+    Ok(path.strip_suffix(" (deleted)").unwrap_or(&path).to_owned())
+}
+
 /// Opens an inspected regular file for reading.
 pub fn reopen(fd: BorrowedFd) -> io::Result<File> {
     File::open(own_name(fd))

@@ -759,16 +759,20 @@ export interface Policy {
 
 /**
  * A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
- * `tool` and `create`.
+ * `tool`, `create`, `file` and `command`.
  */
 export interface PolicyCase {
   /** The arguments of `tool`, as the text of a JSON object. */
   arguments?: string | null;
+  /** A command of the shell that a client starts. */
+  command?: string | null;
   /** A template that a machine is created from. */
   create?: string | null;
   expect: PolicyVerdict;
   /** A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`. */
   fetch?: string | null;
+  /** A file that a client uses: `read PATH`, or `write PATH`. */
+  file?: string | null;
   /** A module: `npm:`, `jsr:` or `https:`. */
   import?: string | null;
   /** The method of `fetch`; `GET`, if absent. */
@@ -791,8 +795,20 @@ export interface PolicyDocument {
   accounts?: string[];
   /** What a machine and all its branches may use up together. */
   budget?: BudgetLimits;
+  /**
+   * Commands that clients have the service start, such as `git log *`, or `pip install pandas`
+   * for an installation of packages. Without this section the policy does not restrict them.
+   * Code in a machine starts programs itself, which no such rule prevents.
+   */
+  commands?: PolicyRules | null;
   /** The purpose of the policy. */
   description?: string | null;
+  /**
+   * Files that clients read and write through the service, such as `/home/user/*` or `read
+   * /etc/hosts`. Without this section the policy does not restrict them. Code in a machine
+   * opens its files itself, which no such rule prevents.
+   */
+  files?: PolicyRules | null;
   /**
    * Requests of HTTP, such as `GET,HEAD api.example.com/v1/*` or `POST *.example.com:8443`. A
    * host with such a rule is connected to; each request is judged by its method and path.
@@ -843,7 +859,10 @@ export interface PolicyList {
 /** Rules of one kind. */
 export interface PolicyRules {
   allow?: string[];
-  /** Refused until a person allows it. The service has no way to answer yet. */
+  /**
+   * A call of a tool waits until a person allows it. Everything else is refused, with the
+   * reason that a person has to allow it: the policy has to be changed.
+   */
   ask?: string[];
   deny?: string[];
 }
@@ -886,7 +905,7 @@ export interface Receipt {
   notes?: string[];
 }
 
-/** A refused connection, name or import. */
+/** A refused connection, name, import, file or command. */
 export interface RefusedAccess {
   /** The requested access, such as `tcp api.example.com:443 (203.0.113.7)`. */
   access: string;

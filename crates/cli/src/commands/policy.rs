@@ -53,7 +53,8 @@ pub enum PolicyCommand {
         machine: Name,
         action: ExplainedAction,
         /// A URL (http, https, tcp or udp) to fetch, a module (npm, jsr or https) to import, a
-        /// secret as NAME@HOST, a tool as SERVER.TOOL, or a template
+        /// secret as NAME@HOST, a tool as SERVER.TOOL, a template, a path in the machine, or a
+        /// command
         object: String,
         /// The method of a fetch
         #[arg(long, value_name = "METHOD")]
@@ -76,6 +77,12 @@ pub enum ExplainedAction {
     Tool,
     /// Create a machine from a template
     Create,
+    /// Read a file through the service
+    Read,
+    /// Write a file through the service
+    Write,
+    /// Have the service start a command
+    Command,
 }
 
 impl ExplainedAction {
@@ -86,6 +93,17 @@ impl ExplainedAction {
             ExplainedAction::Secret => "secret",
             ExplainedAction::Tool => "tool",
             ExplainedAction::Create => "create",
+            ExplainedAction::Read | ExplainedAction::Write => "file",
+            ExplainedAction::Command => "command",
+        }
+    }
+
+    /// The object as the service wants it.
+    fn object(self, given: String) -> String {
+        match self {
+            ExplainedAction::Read => format!("read {given}"),
+            ExplainedAction::Write => format!("write {given}"),
+            _ => given,
         }
     }
 }
@@ -108,7 +126,7 @@ impl PolicyCommand {
             PolicyCommand::Test { file } => test(&file, context),
             PolicyCommand::Allow { from_event, dry_run } => allow(from_event, dry_run, context),
             PolicyCommand::Explain { machine, action, object, method, arguments } => {
-                let asked = [(action.key(), Some(object))];
+                let asked = [(action.key(), Some(action.object(object)))];
                 let asked = asked.into_iter().chain([("method", method), ("arguments", arguments)]);
                 explain(&machine, asked, context)
             }
@@ -149,7 +167,10 @@ fn sections(document: &PolicyDocument) -> Vec<(&'static str, &PolicyRules)> {
         ("tool", tools),
         ("module", modules),
     ];
-    all.into_iter().chain(document.machines.iter().map(|own| ("machine", own))).collect()
+    let PolicyDocument { machines, files, commands, .. } = document;
+    let optional = [("machine", machines), ("file", files), ("command", commands)];
+    let optional = optional.into_iter().filter_map(|(name, own)| Some((name, own.as_ref()?)));
+    all.into_iter().chain(optional).collect()
 }
 
 fn counts(document: &PolicyDocument) -> String {

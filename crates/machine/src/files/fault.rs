@@ -22,6 +22,11 @@ pub enum FileError {
     /// It would exceed the machine's limit, in bytes.
     Full(u64),
     BadName(&'static str),
+    /// A policy of the machine does not allow it.
+    Refused {
+        policy: Option<String>,
+        reason: String,
+    },
     /// The machine repeatedly left memory before the operation finished.
     Unsteady,
     Io(io::Error),
@@ -62,6 +67,10 @@ impl fmt::Display for FileError {
                 write!(f, "it does not fit into the machine's limit of {} MB", limit >> 20)
             }
             FileError::BadName(why) => write!(f, "the path cannot be used: {why}"),
+            FileError::Refused { policy: Some(policy), reason } => {
+                write!(f, "policy `{policy}` refuses it: {reason}")
+            }
+            FileError::Refused { policy: None, reason } => f.write_str(reason),
             FileError::Unsteady => f.write_str("the machine does not stay in memory"),
             FileError::Io(error) => error.fmt(f),
         }
@@ -82,6 +91,7 @@ impl FileError {
             FileError::NoWatches => "file.no_watches",
             FileError::Full(_) => "machine.disk_full",
             FileError::BadName(_) => "file.bad_path",
+            FileError::Refused { .. } => "policy.refused",
             FileError::Unsteady => "machine.unsteady",
             FileError::Io(_) => "file.io",
         }
@@ -90,7 +100,7 @@ impl FileError {
     pub fn problem(&self) -> Problem {
         match self {
             FileError::Missing => Problem::NotFound,
-            FileError::Denied => Problem::Forbidden,
+            FileError::Denied | FileError::Refused { .. } => Problem::Forbidden,
             FileError::NotEmpty
             | FileError::NotAFile
             | FileError::NotADirectory
@@ -121,6 +131,9 @@ impl FileError {
             FileError::Full(_) => "remove files, or raise the machine's `disk_mb`",
             FileError::BadName(_) => {
                 "write a path without `..`, absolute or relative to /home/user"
+            }
+            FileError::Refused { .. } => {
+                "`stasis policy explain MACHINE read PATH` shows the rule; have the policy changed"
             }
             FileError::Unsteady => "try again; the host may be short of memory",
             FileError::Io(_) => "try again; check the free space of the data directory",

@@ -6,10 +6,13 @@
 //! processes see it (`sys::below`). No link leads out of the root, only regular files are opened,
 //! and other file systems of the machine (/proc, /dev) are not entered. A swapped machine is woken.
 //!
+//! Policies may have rules about files (`access`).
+//!
 //! Files belong to the state: changes are saved with the next checkpoint, which follows soon. Names
 //! change only while no capture runs (`gate`), so a checkpoint contains a file completely or not at
 //! all. If the machine leaves memory during an upload, the bytes are copied when it returns.
 
+mod access;
 mod fault;
 mod link;
 mod path;
@@ -18,6 +21,7 @@ mod read;
 mod remove;
 mod watch;
 
+pub use access::FileUser;
 pub use fault::FileError;
 pub(crate) use path::absolute;
 pub use put::Upload;

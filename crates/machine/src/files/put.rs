@@ -1,7 +1,7 @@
 //! Writes a file to a machine: bytes first, the name last.
 
 use super::read::info;
-use super::{FileError, MachineFiles, path};
+use super::{FileError, FileUser, MachineFiles, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use stasis_api::{Durability, EventKind, FileInfo};
@@ -23,6 +23,9 @@ pub struct Upload {
     machine: Arc<Machine>,
     path: String,
     mode: u32,
+    user: FileUser,
+    /// Whether a policy has rules about the path.
+    has_rules: bool,
     place: Place,
     written: u64,
     /// The machine's disk limit, and the free part when the upload began.
@@ -56,14 +59,26 @@ impl Drop for Place {
 impl Machine {
     /// Starts an upload; creates missing parent directories.
     pub fn put_file(self: &Arc<Self>, given: &str, mode: Option<u32>) -> Result<Upload> {
+        self.put_file_for(FileUser::Client, given, mode)
+    }
+
+    pub fn put_file_for(
+        self: &Arc<Self>,
+        user: FileUser,
+        given: &str,
+        mode: Option<u32>,
+    ) -> Result<Upload> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
+        let judged = self.writing(user).judge(&path);
+        let has_rules = judged.map_err(|fault| self.fault(&path, fault))?;
         let mode = mode.unwrap_or(0o644) & 0o777;
         let place = self.place_for(&path, mode)?;
         let whole = |disk: (DiskLimit, DiskUsage)| {
             (disk.0.bytes, disk.0.bytes.saturating_sub(disk.1.bytes))
         };
         let (limit, left) = place.files.inside.disk().map_or((u64::MAX, u64::MAX), whole);
-        Ok(Upload { machine: self.clone(), path, mode, place, written: 0, limit, left })
+        let machine = self.clone();
+        Ok(Upload { machine, path, mode, user, has_rules, place, written: 0, limit, left })
     }
 }
 
@@ -110,6 +125,11 @@ impl Upload {
     }
 
     fn give_name(&self) -> std::result::Result<FileInfo, FileError> {
+        if self.has_rules {
+            let (_, name) = path::split(&self.path)?;
+            let access = self.machine.writing(self.user);
+            access.judge_place(&self.place.files, self.place.dir.as_fd(), Some(name))?;
+        }
         self.place.give_name(&self.path, self.mode, self.written)?;
         info(self.place.file.as_fd(), self.path.clone())
     }
@@ -224,7 +244,10 @@ impl Place {
 }
 
 /// The directory, with missing parents created.
-fn directories(files: &MachineFiles, path: &str) -> std::result::Result<OwnedFd, FileError> {
+pub(super) fn directories(
+    files: &MachineFiles,
+    path: &str,
+) -> std::result::Result<OwnedFd, FileError> {
     const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY;
     match files.open(path, DIRECTORY) {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}

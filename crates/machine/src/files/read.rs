@@ -1,6 +1,7 @@
 //! Inspects and reads files.
 
-use super::{FileError, MachineFiles, WAKES, path};
+use super::access::FileAccess;
+use super::{FileError, FileUser, MachineFiles, WAKES, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use stasis_api::{FileInfo, FileKind, FileList, Timestamp};
@@ -11,20 +12,35 @@ use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
+/// The question to ask about an opened file; none, if no policy has rules about files.
+type Rules<'a> = Option<FileAccess<'a>>;
+
 /// Maximum number of entries on one page.
 const PAGE: usize = 1000;
 
 impl Machine {
     /// Metadata of a file; links are not followed.
     pub fn file(self: &Arc<Self>, given: &str) -> Result<FileInfo> {
+        self.file_for(FileUser::Client, given)
+    }
+
+    pub fn file_for(self: &Arc<Self>, user: FileUser, given: &str) -> Result<FileInfo> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
-        self.look_at(&path, |files| files.look(&path))
+        self.look_at(user, &path, |files, rules| files.look(&path, rules))
     }
 
     /// Opens a regular file for reading.
     pub fn read_file(self: &Arc<Self>, given: &str) -> Result<(FileInfo, File)> {
+        self.read_file_for(FileUser::Client, given)
+    }
+
+    pub fn read_file_for(
+        self: &Arc<Self>,
+        user: FileUser,
+        given: &str,
+    ) -> Result<(FileInfo, File)> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
-        self.look_at(&path, |files| files.read(&path))
+        self.look_at(user, &path, |files, rules| files.read(&path, rules))
     }
 
     /// A page of a directory: names after `cursor`, in order.
@@ -34,10 +50,20 @@ impl Machine {
         cursor: Option<&str>,
         limit: Option<u64>,
     ) -> Result<FileList> {
+        self.list_files_for(FileUser::Client, given, cursor, limit)
+    }
+
+    pub fn list_files_for(
+        self: &Arc<Self>,
+        user: FileUser,
+        given: &str,
+        cursor: Option<&str>,
+        limit: Option<u64>,
+    ) -> Result<FileList> {
         let path = path::absolute(given).map_err(|fault| self.fault(given, fault))?;
         let limit = limit.map_or(PAGE, |limit| (limit as usize).clamp(1, PAGE));
-        let (files, next) = self.look_at(&path, |files| {
-            let found = files.list(&path, cursor, limit)?;
+        let (files, next) = self.look_at(user, &path, |files, rules| {
+            let found = files.list(&path, rules, cursor, limit)?;
             // entries that vanish are omitted from the list
             if self.are_current(files) { Ok(found) } else { Err(FileError::Unsteady) }
         })?;
@@ -45,17 +71,22 @@ impl Machine {
     }
 
     /// Reads the machine's files, and retries if the machine left memory meanwhile: its directory
-    /// is removed then, so a result from it would be meaningless.
+    /// is removed then, so a result from it would be meaningless. `look` gets the question to ask
+    /// about the opened file, if policies have rules about files.
     fn look_at<T>(
         self: &Arc<Self>,
+        user: FileUser,
         path: &str,
-        look: impl Fn(&Arc<MachineFiles>) -> std::result::Result<T, FileError>,
+        look: impl Fn(&Arc<MachineFiles>, Rules<'_>) -> std::result::Result<T, FileError>,
     ) -> Result<T> {
+        let access = self.reading(user);
+        let judged = access.judge(path).map_err(|fault| self.fault(path, fault))?;
+        let rules = judged.then_some(access);
         for _ in 0..WAKES {
             let files = self.files()?;
             let _ = fault::point("files.looking");
             let acting = files.act();
-            let found = look(&files);
+            let found = look(&files, rules);
             drop(acting);
             match found {
                 Err(_) if !self.are_current(&files) => {}
@@ -67,13 +98,27 @@ impl Machine {
 }
 
 impl MachineFiles {
-    pub(super) fn look(&self, path: &str) -> std::result::Result<FileInfo, FileError> {
+    pub(super) fn look(
+        &self,
+        path: &str,
+        rules: Rules<'_>,
+    ) -> std::result::Result<FileInfo, FileError> {
         let fd = self.open(path, libc::O_PATH | libc::O_NOFOLLOW)?;
+        self.check(rules, fd.as_fd())?;
         info(fd.as_fd(), path.to_owned())
     }
 
-    fn read(&self, path: &str) -> std::result::Result<(FileInfo, File), FileError> {
+    fn check(&self, rules: Rules<'_>, found: BorrowedFd) -> std::result::Result<(), FileError> {
+        rules.map_or(Ok(()), |rules| rules.judge_place(self, found, None))
+    }
+
+    fn read(
+        &self,
+        path: &str,
+        rules: Rules<'_>,
+    ) -> std::result::Result<(FileInfo, File), FileError> {
         let fd = self.open(path, libc::O_PATH)?;
+        self.check(rules, fd.as_fd())?;
         let info = info(fd.as_fd(), path.to_owned())?;
         // opens exactly the inspected file: a pipe in its place would block
         match info.kind {
@@ -85,10 +130,12 @@ impl MachineFiles {
     fn list(
         &self,
         path: &str,
+        rules: Rules<'_>,
         cursor: Option<&str>,
         limit: usize,
     ) -> std::result::Result<(Vec<FileInfo>, Option<String>), FileError> {
         let dir = self.open(path, libc::O_RDONLY | libc::O_DIRECTORY)?;
+        self.check(rules, dir.as_fd())?;
         let names = first_names(dir.as_fd(), cursor, limit + 1)?;
         let more = names.len() > limit;
         let base = path.trim_end_matches('/');

@@ -8,7 +8,8 @@
 //! number of watched directories and scanned entries is bounded. Past the bound a new watch is
 //! refused, and a running one reports it.
 
-use super::{FileError, MachineFiles, path};
+use super::access::FileAccess;
+use super::{FileError, FileUser, MachineFiles, path};
 use crate::error::Result;
 use crate::machine::Machine;
 use event_listener::EventListener;
@@ -52,6 +53,8 @@ pub struct Watch {
     queue: File,
     /// Whether the machine is in memory and watched.
     on: bool,
+    /// The version of the policies that allowed it.
+    allowed_by: u64,
     /// Watched paths, relative to the requested one, by the kernel's watch number.
     places: HashMap<i32, String>,
     _one: One,
@@ -103,7 +106,9 @@ impl Machine {
         let queue = fds::inotify(libc::IN_CLOEXEC | libc::IN_NONBLOCK);
         let queue = queue.map_err(|error| self.fault(&path, scarce(error)))?.into();
         let (machine, places) = (self.clone(), HashMap::new());
-        let mut watch = Watch { machine, path, recursive, queue, on: false, places, _one: one };
+        let mut watch =
+            Watch { machine, path, recursive, queue, on: false, allowed_by: 0, places, _one: one };
+        watch.judge()?;
         self.files()?;
         watch.begin()?;
         Ok(watch)
@@ -124,10 +129,26 @@ impl Watch {
 
     /// Events since the last call; does not block.
     pub fn step(&mut self) -> Result<Vec<FileEvent>> {
+        if self.allowed_by != self.machine.host.policies.version() {
+            self.judge()?;
+        }
         match self.begin()? {
             true => Ok(vec![plain(FileChange::Watching)]),
             false => self.take(),
         }
+    }
+
+    fn access(&self) -> FileAccess<'_> {
+        FileAccess { below: self.recursive, ..self.machine.reading(FileUser::Client) }
+    }
+
+    /// Whether policies allow it, in their present version.
+    fn judge(&mut self) -> Result<()> {
+        let version = self.machine.host.policies.version();
+        let judged = self.access().judge(&self.path);
+        judged.map_err(|fault| self.machine.fault(&self.path, fault))?;
+        self.allowed_by = version;
+        Ok(())
     }
 
     /// Watches if the machine is in memory; whether the watch is new.
@@ -145,6 +166,9 @@ impl Watch {
         let before = std::mem::take(&mut self.places);
         let _as = files.act();
         let fd = files.open(&self.path, libc::O_PATH)?;
+        if self.access().judge(&self.path)? {
+            self.access().judge_place(files, fd.as_fd(), None)?;
+        }
         self.add(fd.as_fd(), String::new())?;
         if self.recursive {
             self.add_below(files, String::new(), drop)?;

@@ -41,8 +41,9 @@ impl Host {
 
     /// The entries of a directory of a state.
     pub fn files_at(&self, place: &StateRef, path: &str) -> Result<Vec<FileView>> {
-        let contents = self.contents(&place.image)?;
         let path = checked(path)?;
+        place.machine.may_read_past(&format!("/{path}"))?;
+        let contents = self.contents(&place.image)?;
         let missing = || Error::NoFile { place: place.address().to_string(), path: path.clone() };
         let found = contents.list(&path)?.ok_or_else(missing)?;
         Ok(found.iter().map(view).collect())
@@ -51,6 +52,7 @@ impl Host {
     /// A file of a state.
     pub fn read_at(&self, place: &StateRef, path: &str) -> Result<Vec<u8>> {
         let path = checked(path)?;
+        place.machine.may_read_past(&format!("/{path}"))?;
         let found = self.contents(&place.image)?.read(&path, MAX_FILE)?;
         found.ok_or_else(|| Error::NoFile { place: place.address().to_string(), path })
     }

@@ -148,6 +148,9 @@ impl V8Policies {
                 ("mcp_tools", self.policies("mcp_tools", &input, true))
             }
             Access::Create { .. } => ("machines", Ok(())),
+            // those of its own functions are decided where code asks for them
+            Access::File(_) => ("filesystem", Ok(())),
+            Access::Command(_) => ("subprocess", Ok(())),
             Access::Secret { .. } => ("fetch", Err(Denial::NotAllowed)),
         }
     }

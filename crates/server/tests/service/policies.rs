@@ -74,6 +74,50 @@ fn malformed_policies_are_refused() {
 }
 
 #[test]
+fn rules_about_files_and_commands_hold_over_http() {
+    let root = root();
+    let document = json!({
+        "files": { "allow": ["/home/user*"], "deny": ["write /home/user/keep"] },
+        "commands": { "allow": ["git log *"] },
+    });
+    put(&root, "filed", &document).good();
+    let new = json!({ "network": "policy:filed" });
+    let machine = root.post("/v1/machine/new", &new).good();
+    let name = machine["machine_name"].as_str().expect("a name").to_owned();
+    let at = format!("/v1/machine/{name}");
+    let file = |path: &str| format!("{at}/file?path={path}");
+    root.send("PUT", &file("a"), &[], b"text").good();
+    assert_eq!(root.get(&file("a")).text(), "text");
+    let refused = root.send("PUT", &file("keep"), &[], b"text");
+    assert_eq!(refused.code(403), "policy.refused");
+    assert!(refused.text().contains("policy `filed` refuses it: a rule denies it"));
+    for path in ["/etc/passwd", "/home/user/../../etc/passwd"] {
+        assert!(root.get(&file(path)).status >= 400, "{path}");
+    }
+    assert_eq!(root.get(&file("/etc/passwd")).code(403), "policy.refused");
+    assert_eq!(root.delete(&file("/etc/passwd")).code(403), "policy.refused");
+    assert_eq!(root.get(&format!("{at}/file/stat?path=/etc/passwd")).code(403), "policy.refused");
+    assert_eq!(root.get(&format!("{at}/files?path=/etc")).code(403), "policy.refused");
+    assert_eq!(root.get(&format!("{at}/files?path=.")).status, 200);
+    let said = |query: &str| root.get(&format!("{at}/explain?{query}")).good();
+    assert_eq!(said("file=read%20/etc/passwd")["verdict"], "deny");
+    assert_eq!(
+        said("file=write%20/home/user/keep")["rule"],
+        "files.deny \"write /home/user/keep\""
+    );
+    assert_eq!(said("command=git%20log%20-1")["verdict"], "allow");
+    assert_eq!(said("command=git%20log;id")["verdict"], "deny");
+    for wrong in ["file=/etc", "file=list%20/etc", "file=read%20x", "file=read%20/x&command=ls"] {
+        let reply = root.get(&format!("{at}/explain?{wrong}"));
+        assert_eq!(reply.code(422), "policy.invalid", "{wrong}");
+    }
+    let counted = root.get("/metrics").text();
+    let line = "stasis_refusals_total{policy=\"filed\",rule=\"files.deny";
+    assert!(counted.contains(line), "{counted}");
+    root.delete(&at).good();
+}
+
+#[test]
 fn values_of_secrets_are_in_no_answer() {
     const VALUE: &str = "hidd3n-from-all";
     let root = root();
@@ -147,13 +191,17 @@ fn policies_of_accounts_rego_and_creation() {
         ("tool=a.delete_all", "ask", json!("rego ask")),
         ("tool=a.late", "deny", json!("rego deny")),
         ("tool=b.other", "deny", Value::Null),
-        ("create=default", "allow", json!("machines")),
     ] {
         let said = explain(query);
         assert_eq!((&said["verdict"], &said["rule"]), (&json!(verdict), &rule), "{query}: {said}");
         assert_eq!(said["policy"], "level", "{query}");
     }
     assert_eq!(explain("tool=a.late")["reason"], "not today");
+    // sections that it does not have
+    for query in ["create=default", "file=read%20/x", "command=ls"] {
+        let said = explain(query);
+        assert_eq!(said, json!({ "verdict": "allow", "reason": "no policy is about it" }));
+    }
     let none = json!({ "accounts": ["levelled"], "machines": {} });
     put(&root, "level", &none).good();
     assert_eq!(user.post("/v1/machine/new", &json!({})).code(403), "policy.refused");

@@ -1128,15 +1128,19 @@ class Policy(Model):
 @dataclass(frozen=True)
 class PolicyCase(Model):
     """A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
-    `tool` and `create`.
+    `tool`, `create`, `file` and `command`.
     """
     expect: PolicyVerdict
     arguments: Optional[str] = None
     """The arguments of `tool`, as the text of a JSON object."""
+    command: Optional[str] = None
+    """A command of the shell that a client starts."""
     create: Optional[str] = None
     """A template that a machine is created from."""
     fetch: Optional[str] = None
     """A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`."""
+    file: Optional[str] = None
+    """A file that a client uses: `read PATH`, or `write PATH`."""
     import_: Optional[str] = None
     """A module: `npm:`, `jsr:` or `https:`."""
     method: Optional[str] = None
@@ -1151,8 +1155,10 @@ class PolicyCase(Model):
         return cls(
             expect=data["expect"],
             arguments=data.get("arguments"),
+            command=data.get("command"),
             create=data.get("create"),
             fetch=data.get("fetch"),
+            file=data.get("file"),
             import_=data.get("import"),
             method=data.get("method"),
             secret=data.get("secret"),
@@ -1172,8 +1178,18 @@ class PolicyDocument(Model):
     """Accounts whose machines are all held to this policy, beside their own."""
     budget: Optional[BudgetLimits] = None
     """What a machine and all its branches may use up together."""
+    commands: Optional[PolicyRules] = None
+    """Commands that clients have the service start, such as `git log *`, or `pip install
+    pandas` for an installation of packages. Without this section the policy does not
+    restrict them. Code in a machine starts programs itself, which no such rule prevents.
+    """
     description: Optional[str] = None
     """The purpose of the policy."""
+    files: Optional[PolicyRules] = None
+    """Files that clients read and write through the service, such as `/home/user/*` or `read
+    /etc/hosts`. Without this section the policy does not restrict them. Code in a machine
+    opens its files itself, which no such rule prevents.
+    """
     http: Optional[PolicyRules] = None
     """Requests of HTTP, such as `GET,HEAD api.example.com/v1/*` or `POST *.example.com:8443`.
     A host with such a rule is connected to; each request is judged by its method and path.
@@ -1216,7 +1232,9 @@ class PolicyDocument(Model):
             account_budget=None if data.get("account_budget") is None else BudgetLimits.from_json(data.get("account_budget")),
             accounts=list((data.get("accounts") or [])),
             budget=None if data.get("budget") is None else BudgetLimits.from_json(data.get("budget")),
+            commands=None if data.get("commands") is None else PolicyRules.from_json(data.get("commands")),
             description=data.get("description"),
+            files=None if data.get("files") is None else PolicyRules.from_json(data.get("files")),
             http=None if data.get("http") is None else PolicyRules.from_json(data.get("http")),
             machines=None if data.get("machines") is None else PolicyRules.from_json(data.get("machines")),
             modules=None if data.get("modules") is None else PolicyRules.from_json(data.get("modules")),
@@ -1246,7 +1264,9 @@ class PolicyRules(Model):
     """Rules of one kind."""
     allow: List[str] = field(default_factory=list)
     ask: List[str] = field(default_factory=list)
-    """Refused until a person allows it. The service has no way to answer yet."""
+    """A call of a tool waits until a person allows it. Everything else is refused, with the
+    reason that a person has to allow it: the policy has to be changed.
+    """
     deny: List[str] = field(default_factory=list)
 
     @classmethod
@@ -1307,7 +1327,7 @@ class Receipt(Model):
 
 @dataclass(frozen=True)
 class RefusedAccess(Model):
-    """A refused connection, name or import."""
+    """A refused connection, name, import, file or command."""
     access: str
     """The requested access, such as `tcp api.example.com:443 (203.0.113.7)`."""
     reason: str

@@ -86,7 +86,7 @@ pub enum EventKind {
     Newer,
 }
 
-/// A refused connection, name or import.
+/// A refused connection, name, import, file or command.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RefusedAccess {
     /// The requested access, such as `tcp api.example.com:443 (203.0.113.7)`.

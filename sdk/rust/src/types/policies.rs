@@ -50,12 +50,15 @@ pub struct Policy {
 }
 
 /// A request, and the answer that is expected. It has one of `fetch`, `import`, `secret`,
-/// `tool` and `create`.
+/// `tool`, `create`, `file` and `command`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PolicyCase {
     /// The arguments of `tool`, as the text of a JSON object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
+    /// A command of the shell that a client starts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<String>,
     /// A template that a machine is created from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create: Option<String>,
@@ -63,6 +66,9 @@ pub struct PolicyCase {
     /// A URL: `http:`, `https:`, `tcp://host:port` or `udp://host:port`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fetch: Option<String>,
+    /// A file that a client uses: `read PATH`, or `write PATH`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// A module: `npm:`, `jsr:` or `https:`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub import: Option<String>,
@@ -91,9 +97,19 @@ pub struct PolicyDocument {
     /// What a machine and all its branches may use up together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetLimits>,
+    /// Commands that clients have the service start, such as `git log *`, or `pip install pandas`
+    /// for an installation of packages. Without this section the policy does not restrict them.
+    /// Code in a machine starts programs itself, which no such rule prevents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commands: Option<PolicyRules>,
     /// The purpose of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
+    /// Files that clients read and write through the service, such as `/home/user/*` or `read
+    /// /etc/hosts`. Without this section the policy does not restrict them. Code in a machine
+    /// opens its files itself, which no such rule prevents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<PolicyRules>,
     /// Requests of HTTP, such as `GET,HEAD api.example.com/v1/*` or `POST *.example.com:8443`. A
     /// host with such a rule is connected to; each request is judged by its method and path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -143,7 +159,8 @@ pub struct PolicyList {
 pub struct PolicyRules {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
-    /// Refused until a person allows it. The service has no way to answer yet.
+    /// A call of a tool waits until a person allows it. Everything else is refused, with the
+    /// reason that a person has to allow it: the policy has to be changed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ask: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
