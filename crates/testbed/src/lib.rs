@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 pub mod collector;
+pub mod outside;
 
 use parking_lot::Mutex;
 use stasis_api::{Chunk, Exec, Instruction, NewMachine, Stream};

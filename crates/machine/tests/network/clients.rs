@@ -306,7 +306,7 @@ fn url(world: &World, place: &str) -> String {
 }
 
 /// Runs code that defines something.
-fn define(machine: &Arc<Machine>, code: &str) {
+pub fn define(machine: &Arc<Machine>, code: &str) {
     let end = exec(machine, Exec { code: code.into(), timeout: Timeout::Never, ..Exec::default() });
     let error = end.outcome.and_then(|outcome| outcome.error);
     assert!(error.is_none(), "{error:?}");

@@ -4,16 +4,16 @@ mod clients;
 #[cfg(debug_assertions)]
 mod escapes;
 mod limits;
-mod outside;
 mod policies;
+mod quic;
 mod secrets;
 mod web;
 
 use base64::Engine;
 use libtest_mimic::{Arguments, Trial};
-use outside::Outside;
 use stasis_api::{Exec, Network, NewMachine, Timeout};
 use stasis_machine::{Branch, Machine};
+use stasis_testbed::outside::OutsideNetwork;
 use stasis_testbed::{TestHost, exec, lines, run, value};
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 struct World {
     bed: TestHost,
-    outside: Outside,
+    outside: OutsideNetwork,
     /// Names the resolver out there.
     resolv_conf: PathBuf,
     _dir: TempDir,
@@ -32,7 +32,7 @@ struct World {
 impl World {
     /// One host and one world for all checks.
     fn make() -> World {
-        let outside = Outside::make();
+        let outside = OutsideNetwork::make();
         let dir = tempfile::tempdir().expect("a directory");
         let resolv_conf = dir.path().join("resolv.conf");
         std::fs::write(&resolv_conf, format!("nameserver {}\n", outside.there)).expect("write");
@@ -62,6 +62,7 @@ const CHECKS: &[(&str, Check)] = &[
         policies::names_that_point_at_the_host_are_refused,
     ),
     ("names_with_ipv6_alone_are_reached", policies::names_with_ipv6_alone_are_reached),
+    ("addresses_of_ipv6_are_refused_at_once", policies::addresses_of_ipv6_are_refused_at_once),
     ("datagrams_are_judged_too", policies::datagrams_are_judged_too),
     ("a_change_applies_to_running_machines", policies::a_change_applies_to_running_machines),
     (
@@ -75,6 +76,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("tokens_are_got_once_and_renewed", secrets::tokens_are_got_once_and_renewed),
     ("python_clients_get_what_is_allowed", clients::python_clients_get_what_is_allowed),
     ("node_clients_get_what_is_allowed", clients::node_clients_get_what_is_allowed),
+    ("quic_clients_fall_back", quic::quic_clients_fall_back),
     ("trust_comes_with_a_policy", clients::trust_comes_with_a_policy),
     ("traffic_is_limited", limits::traffic_is_limited),
     ("slow_machines_hold_servers_back", limits::slow_machines_hold_servers_back),

@@ -244,6 +244,38 @@ pub fn names_with_ipv6_alone_are_reached(world: &World) {
     );
 }
 
+/// A machine has no IPv6, whatever its policy: a program is told so at once, by its own kernel, and
+/// takes the next address. A rule about such an address is refused when it is written.
+pub fn addresses_of_ipv6_are_refused_at_once(world: &World) {
+    let host = &world.bed.host;
+    let policy = set(host, "four", "[network]\nallow = [\"*\", \"0.0.0.0/0:*\"]");
+    let address =
+        world.outside.six.map_or("2001:db8::2".to_owned(), |[_, there]| there.to_string());
+    for network in [Network::Open, policy] {
+        let machine = with_tools(world, network);
+        let code = "import time
+def quickly(address, kind=socket.SOCK_STREAM):
+    began = time.monotonic()
+    with socket.socket(socket.AF_INET6, kind) as own:
+        own.settimeout(60)
+        try: own.connect((address, 80))
+        except OSError as error:
+            return errno.errorcode.get(error.errno), time.monotonic() - began < 20
+    return 'connected'";
+        run(&machine, code);
+        for address in [address.as_str(), "2606:4700::1111", "fd00:ec2::254"] {
+            for kind in ["socket.SOCK_STREAM", "socket.SOCK_DGRAM"] {
+                let said = value(&machine, &format!("quickly('{address}', {kind})"));
+                assert_eq!(said, "('ENETUNREACH', True)", "{address} {kind}");
+            }
+        }
+    }
+    let query = ExplainQuery { fetch: Some("http://[2001:db8::2]/".into()), ..Default::default() };
+    let machine = with_tools(world, Network::Open);
+    let said = host.explain(&machine, &query).expect_err("no such address").to_string();
+    assert!(said.contains("machines reach hosts of IPv6 by name alone"), "{said}");
+}
+
 pub fn datagrams_are_judged_too(world: &World) {
     let host = &world.bed.host;
     public(world, &["time.example"]);

@@ -3,13 +3,14 @@
 
 use crate::clients::bench;
 use crate::web::TLS;
-use crate::{World, outside::Outside, slow};
+use crate::{World, slow};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use stasis_api::{Network, NewMachine, OauthClient, SetSecret};
 use stasis_machine::{Branch, Export, Host, Machine};
 use stasis_policy::document;
+use stasis_testbed::outside::OutsideNetwork;
 use stasis_testbed::{data_dir, run, settings, value};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -23,7 +24,7 @@ const KEY: &str = "kEy-0utside-0f-machines";
 const PORT: u16 = 8443;
 
 /// A server out there that answers with the head it was sent, and the root it is checked against.
-fn serve(outside: &Outside, roots: &Path) {
+fn serve(outside: &OutsideNetwork, roots: &Path) {
     let authority = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::default();
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);

@@ -4,7 +4,6 @@
 //!   /v1/ok  /v1/away…  /v1/slow  /v1/endless  /v1/bomb  /v1/socket  /v1/head  /v1/token
 //!   and pages by path
 
-use crate::outside::Outside;
 use aws_lc_rs::digest;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,6 +12,7 @@ use hyper::body::{Body, Bytes, Frame, Incoming};
 use hyper::{Request, Response, server};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use stasis_testbed::outside::OutsideNetwork;
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -47,7 +47,7 @@ type Answer = Response<BoxBody<Bytes, Infallible>>;
 
 impl Web {
     /// Serves in the namespace outside, by these names; the root to trust is written to a file.
-    pub fn start(outside: &Outside, names: &[&str], roots: &Path) -> Arc<Web> {
+    pub fn start(outside: &OutsideNetwork, names: &[&str], roots: &Path) -> Arc<Web> {
         let web = Arc::new(Web::default());
         let address = outside.public.to_string();
         let names = names.iter().map(|name| (*name).to_owned()).chain([address]).collect();

@@ -22,7 +22,7 @@ pub type Names = Arc<Mutex<HashMap<String, Ipv4Addr>>>;
 
 pub type NamesV6 = Arc<Mutex<HashMap<String, Ipv6Addr>>>;
 
-pub struct Outside {
+pub struct OutsideNetwork {
     /// The server's address.
     pub there: Ipv4Addr,
     /// The host's address on the link.
@@ -49,8 +49,8 @@ fn ip(arguments: &str) {
     assert!(done.status.success(), "ip {arguments}: {said}");
 }
 
-impl Outside {
-    pub fn make() -> Outside {
+impl OutsideNetwork {
+    pub fn make() -> OutsideNetwork {
         let id = std::process::id();
         let [_, _, high, low] = id.to_be_bytes();
         let net = |last: u8| Ipv4Addr::new(10, 128 + (high & 127), low, last);
@@ -76,7 +76,7 @@ impl Outside {
         let (shared, all) = (pages.clone(), known.clone());
         let (names_v6, six, names_v4) = (NamesV6::default(), None, known);
         let all_v6 = names_v6.clone();
-        let mut outside = Outside {
+        let mut outside = OutsideNetwork {
             there,
             here,
             public,
