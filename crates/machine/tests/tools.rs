@@ -1,6 +1,8 @@
 //! Tools of upstream servers, called from code: the official MCP package serves them, and servers
 //! that mean harm. `STASIS_TEST_CLIENTS` is a Python with that package.
 
+mod forged;
+
 use stasis_api::{
     ApprovalAnswer, ApprovalChoice, ApprovalQuery, Exec, NewMachine, PolicyVerdict, Status,
     Timeout, ToolCallInfo, ToolCallState,
