@@ -7,6 +7,13 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 
+/// Gives the kernel all memory back that the allocator keeps for later, so that the size of this
+/// process is what it uses.
+pub fn release_free() {
+    // SAFETY: the allocator gives back pages that nothing was allocated in.
+    unsafe { libc::malloc_trim(0) };
+}
+
 /// A file mapped shared and writable into this process; unmapped on drop.
 pub struct SharedMap {
     base: *mut u8,

@@ -8,10 +8,11 @@ use stasis_api::{Exec, Name, Network, NewMachine, Status, Timeout};
 use stasis_command::failure::{CliFailure, Result};
 use stasis_command::install;
 use stasis_machine::{Host, Machine, Settings};
+use stasis_sys::memory;
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of one transfer.
 const SIZE: usize = 256 << 20;
@@ -19,6 +20,10 @@ const CONNECTS: usize = 50;
 const EACH: usize = 10;
 const MACHINES: usize = 100;
 const MACHINES_QUICK: usize = 20;
+/// Memory counts as still when it changes by less in this time; it is waited for so long.
+const STILL: u64 = 256 << 10;
+const WHILE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 const CLIENT: &str = "
 import socket, ssl, time
@@ -138,14 +143,32 @@ impl EgressBed {
         Ok(())
     }
 
-    /// Many connections of many machines, and the memory that they cost while idle.
+    /// Many connections of many machines. As many again show what one costs while it is idle: by
+    /// then machines and relays have what they need, and the first ones stay, so that nothing of
+    /// theirs is used again.
     pub fn many(&self, results: &mut Results) -> Result<()> {
         let all: Vec<Arc<Machine>> =
             (0..self.machines).map(|_| self.machine()).collect::<Result<_>>()?;
-        for machine in &all {
-            machine.settle()?;
+        let (mut errors, mut idle) = (Samples::default(), Samples::default());
+        errors.push(self.hold(&all)?);
+        let before = still();
+        let more = self.hold(&all)?;
+        if more > 0.0 {
+            return Err(wrong(&format!("{more} of the second connections failed")));
         }
-        let (before, at) = (resident(), self.outside.address);
+        let grown = still().saturating_sub(before) as f64 / 1024.0;
+        idle.push(grown / (all.len() * EACH) as f64);
+        results.add("connection_errors", errors);
+        results.add("idle_conn_kib", idle);
+        for machine in &all {
+            self.host.remove(machine)?;
+        }
+        Ok(())
+    }
+
+    /// Has each machine hold more connections; how many of them failed.
+    fn hold(&self, all: &[Arc<Machine>]) -> Result<f64> {
+        let at = self.outside.address;
         let code = format!("hold('{at}', {GREETING}, {EACH})");
         let exec = || Exec { code: code.clone(), timeout: Timeout::Never, ..Exec::default() };
         let begun: Vec<u64> =
@@ -156,19 +179,10 @@ impl EgressBed {
             let said = end.outcome.and_then(|outcome| outcome.value).unwrap_or_default();
             wrong_ones += said.parse::<f64>().map_err(|_| wrong(&said))?;
         }
-        for machine in &all {
+        for machine in all {
             machine.settle()?;
         }
-        let grown = resident().saturating_sub(before) as f64 / 1024.0;
-        let (mut errors, mut idle) = (Samples::default(), Samples::default());
-        errors.push(wrong_ones);
-        idle.push(grown / (all.len() * EACH) as f64);
-        results.add("connection_errors", errors);
-        results.add("idle_conn_kib", idle);
-        for machine in &all {
-            self.host.remove(machine)?;
-        }
-        Ok(())
+        Ok(wrong_ones)
     }
 }
 
@@ -189,8 +203,22 @@ fn value(machine: &Arc<Machine>, code: &str) -> Result<String> {
     }
 }
 
-/// Memory of this process, in bytes.
+/// Memory that this process uses once it no longer changes, in bytes: without what the allocator
+/// keeps for later, which new connections would use without a sign.
+fn still() -> u64 {
+    let (begun, mut last) = (Instant::now(), resident());
+    loop {
+        std::thread::sleep(WHILE);
+        let now = resident();
+        if now.abs_diff(last) < STILL || begun.elapsed() > PATIENCE {
+            return now;
+        }
+        last = now;
+    }
+}
+
 fn resident() -> u64 {
+    memory::release_free();
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|word| word.parse::<u64>().ok());
     pages.unwrap_or_default() * 4096
