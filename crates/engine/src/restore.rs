@@ -266,7 +266,7 @@ pub fn check_fit(host: &HostFeatures, manifest: &Manifest) -> Result<()> {
             return Err(Error::Unfit(format!("process {pid} calls into the vdso of {kernel}")));
         }
     }
-    let lacks = lacking(&crate::capture::cpu_needs()?, &manifest.meta.cpu);
+    let lacks = lacking(crate::capture::cpu_needs(), &manifest.meta.cpu);
     if lacks.is_empty() {
         return Ok(());
     }

@@ -138,6 +138,11 @@ impl Tracker {
         Tracker { uffd, registered: false, complete: false, rewritten, split }
     }
 
+    /// Whether every write since the last image was seen.
+    pub fn is_complete(&self) -> bool {
+        self.complete && self.registered
+    }
+
     /// Registered pages of a stopped process, and those written since the last call; tracking
     /// starts anew. Unregistered pages come on top. `anonymous` are ranges in which no page can be
     /// a file's.

@@ -161,6 +161,11 @@ impl Tree {
         Ok(())
     }
 
+    /// Whether the next capture will know which pages were written.
+    pub(crate) fn knows_written(&self) -> bool {
+        self.memo().tracker.as_ref().is_some_and(Tracker::is_complete)
+    }
+
     /// Registered pages of a stopped process, and those written since the last capture, where they
     /// are known. `anonymous` are ranges in which no page can be a file's.
     pub(crate) fn take_changed(

@@ -2,7 +2,7 @@
 //!
 //! `/proc/PID/smaps` tells the same, but counts every page on the way, which takes several times
 //! longer than anything else a capture asks. Here a program of a dozen instructions runs in the
-//! kernel's own walk over the mappings (a BPF iterator) and copies seven words of each. Kernels
+//! kernel's own walk over the mappings (a BPF iterator) and copies eight words of each. Kernels
 //! that cannot do this, or do not describe their types, say so when it is loaded.
 
 mod probe;
@@ -69,6 +69,9 @@ pub struct RawVma {
     pub file: u64,
     /// Whether it is one of the kernel's own or has a name without a file.
     pub special: bool,
+    /// Whether it may hold pages of the process's own, or guard regions. The kernel prepares a
+    /// private mapping (`anon_vma`) before the first of them.
+    pub may_own: bool,
 }
 
 impl RawVma {
@@ -76,9 +79,15 @@ impl RawVma {
         let word = |index: usize| {
             u64::from_ne_bytes(record[8 * index..8 * index + 8].try_into().expect("8 bytes"))
         };
-        let [start, end, flags, offset, file, operations, name] = std::array::from_fn(word);
+        let [start, end, flags, offset, file, operations, name, own] = std::array::from_fn(word);
         let special = file == 0 && (operations, name) != (0, 0);
-        RawVma { start, end, flags, offset, file, special }
+        RawVma { start, end, flags, offset, file, special, may_own: own != 0 }
+    }
+
+    /// Whether its writes are tracked, by a userfaultfd.
+    pub fn is_tracked(&self) -> bool {
+        const UFFD_WP: u64 = 1 << 12;
+        self.flags & UFFD_WP != 0
     }
 
     /// Whether all flags are known.
@@ -86,15 +95,16 @@ impl RawVma {
         self.flags & !KNOWN == 0
     }
 
-    /// The flags as smaps prints them; `None` if one is not known.
-    pub fn letters(&self) -> Option<Vec<&'static str>> {
-        let set = LETTERS.iter().filter(|(bit, _)| self.flags >> bit & 1 == 1);
-        self.is_understood().then(|| set.map(|(_, letters)| *letters).collect())
+    /// The flags as smaps prints them, without those that are not known.
+    pub fn letters(&self) -> impl Iterator<Item = &'static str> {
+        let flags = self.flags;
+        let set = LETTERS.iter().filter(move |(bit, _)| flags >> bit & 1 == 1);
+        set.map(|(_, letters)| *letters)
     }
 }
 
-const FIELDS: [&str; 7] =
-    ["vm_start", "vm_end", "vm_flags", "vm_pgoff", "vm_file", "vm_ops", "anon_name"];
+const FIELDS: [&str; 8] =
+    ["vm_start", "vm_end", "vm_flags", "vm_pgoff", "vm_file", "vm_ops", "anon_name", "anon_vma"];
 const RECORD: usize = 8 * FIELDS.len();
 
 /// The loaded program.
@@ -113,7 +123,7 @@ impl VmaLister {
         let bytes = std::fs::read("/sys/kernel/btf/vmlinux")?;
         let (iterator, offsets) = Btf::parse(&bytes)
             .and_then(|btf| {
-                // kernels that give no names to anonymous memory lack the last one
+                // kernels that give no names to anonymous memory lack that field
                 let known = |field: &str| btf.offset("vm_area_struct", field);
                 let offset = |field: &&str| {
                     known(field).or_else(|| match *field {
@@ -262,7 +272,8 @@ mod tests {
         assert_eq!(ranges, told[..ranges.len()]);
         assert!(told.len() - ranges.len() <= 1);
         for (vma, line) in listed.iter().zip(text.lines()) {
-            let letters = vma.letters().unwrap();
+            assert!(vma.is_understood());
+            let letters: Vec<&str> = vma.letters().collect();
             let perms = line.split(' ').nth(1).unwrap();
             for (letters_of, sign) in [("rd", 'r'), ("wr", 'w'), ("ex", 'x')] {
                 assert_eq!(letters.contains(&letters_of), perms.contains(sign), "{line}");

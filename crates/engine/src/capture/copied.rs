@@ -7,7 +7,7 @@
 //! again with a twin.
 
 use super::mappings::{self, UnnamedFile};
-use super::pages::{self, AddressRange, OwnPages, split_changed};
+use super::pages::{AddressRange, OwnPages, split_changed};
 use super::still::with_untracked;
 use crate::error::{ErrorContext, Result};
 use crate::freeze::FrozenProcess;
@@ -124,7 +124,7 @@ pub struct ObservedProcess {
     own: OwnPages,
 }
 
-/// The mappings of a process, read by one thread while another reads its pages.
+/// The mappings of a process.
 pub struct MappingList(Vec<Listed>);
 
 impl MappingList {
@@ -133,26 +133,29 @@ impl MappingList {
         lister().and_then(|lister| list(lister, pid).ok()).map(MappingList)
     }
 
-    /// Adds pages to the mappings. They are read again if the anonymous ranges have changed.
-    pub fn with(self, pid: i32, Pages { anonymous, own }: Pages) -> Result<ObservedProcess> {
+    /// Ranges in which no page can be a file's.
+    pub fn anonymous(&self) -> Vec<AddressRange> {
         let listed = self.0.iter().filter(|one| one.raw.file == 0 && !one.raw.special);
-        let now = large(listed.map(|one| (one.raw.start, one.raw.end)));
-        let is_in =
-            |(start, end): &AddressRange| now.iter().any(|own| own.0 <= *start && *end <= own.1);
-        let own = match anonymous.iter().all(is_in) {
-            true => own,
-            false => pages::own_pages(pid, &now)?,
-        };
-        Ok(ObservedProcess { mappings: self.0, own })
+        large(listed.map(|one| (one.raw.start, one.raw.end)))
     }
-}
 
-/// The pages of a process, searched in the mappings of its last image: anonymous ranges are read in
-/// another way than files, and few have changed.
-pub struct Pages {
-    /// Ranges that were taken for anonymous.
-    pub anonymous: Vec<AddressRange>,
-    pub own: OwnPages,
+    /// Ranges that are not registered for tracking and may hold pages of the process's own. All
+    /// tracking is the engine's: machines cannot make a userfaultfd.
+    pub fn untracked(&self) -> Vec<AddressRange> {
+        let mut ranges: Vec<AddressRange> = Vec::new();
+        for raw in self.0.iter().map(|one| &one.raw).filter(|raw| raw.may_own && !raw.is_tracked())
+        {
+            match ranges.last_mut() {
+                Some(last) if last.1 == raw.start => last.1 = raw.end,
+                _ => ranges.push((raw.start, raw.end)),
+            }
+        }
+        ranges
+    }
+
+    pub fn with(self, own: OwnPages) -> ObservedProcess {
+        ObservedProcess { mappings: self.0, own }
+    }
 }
 
 /// Copies the necessary pages; `None` if they are too many, or something is not understood, and a
@@ -226,17 +229,19 @@ fn list(lister: &VmaLister, pid: i32) -> io::Result<Vec<Listed>> {
 
 impl Listed {
     fn to_mapping(&self) -> Mapping {
-        let letters = self.raw.letters().unwrap_or_default();
-        let bit = |name: &str, value: u8| if letters.contains(&name) { value } else { 0 };
+        let mut flags: Vec<[u8; 2]> = Vec::with_capacity(self.raw.flags.count_ones() as usize);
+        let letters = self.raw.letters().filter_map(|own| own.as_bytes().first_chunk());
+        flags.extend(letters);
+        let bit = |name: &[u8; 2], value: u8| if flags.contains(name) { value } else { 0 };
         Mapping {
             start: self.raw.start,
             end: self.raw.end,
-            prot: bit("rd", 1) | bit("wr", 2) | bit("ex", 4),
-            shared: letters.contains(&"ms"),
+            prot: bit(b"rd", 1) | bit(b"wr", 2) | bit(b"ex", 4),
+            shared: flags.contains(b"ms"),
             offset: if self.raw.file == 0 { 0 } else { self.raw.offset * PAGE },
             inode: self.backing.inode,
             path: self.backing.name.clone(),
-            flags: letters.iter().filter_map(|own| own.as_bytes().try_into().ok()).collect(),
+            flags,
         }
     }
 }

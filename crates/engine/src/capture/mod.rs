@@ -39,7 +39,7 @@ use crate::fair_queue::QueueTurn;
 use crate::freeze::{Frozen, FrozenProcess, is_missing};
 use crate::tree::Tree;
 use crate::unsaved::UnsavedState;
-use copied::{CopyBuffer, MappingList};
+use copied::CopyBuffer;
 use lasting::Lasting;
 use mappings::{Completeness, MappingContext};
 use stasis_fault as fault;
@@ -47,9 +47,9 @@ use stasis_image::model::*;
 use stasis_sandbox::cgroup;
 use stasis_store::{Image, PageCounts, Sink, Store};
 use stasis_sys::{arch, libc, process as sysprocess};
-use std::sync::mpsc;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use still::{CopyResources, ParallelScan, PausedMemory, RootScan};
+use still::{CopyResources, PausedMemory, RootScan};
 
 /// The statistics of a capture.
 #[derive(Debug, Clone)]
@@ -288,7 +288,7 @@ fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     Told::of(tree, frozen).map(Some)
 }
 
-/// Reads state, mappings and the root's pages, with a second thread if no other tree is captured.
+/// Reads state, and the root's mappings and pages, with a second thread if no other tree is captured.
 fn with_a_look(
     tree: &Tree,
     frozen: &Frozen,
@@ -298,46 +298,39 @@ fn with_a_look(
     if alone { beside_a_look(tree, frozen, read) } else { before_a_look(tree, frozen, read) }
 }
 
-/// Reads state, then mappings and the root's pages. Where several trees are captured, a second
+/// Reads state, then the root's mappings and pages. Where several trees are captured, a second
 /// thread for each would only make them take turns.
 fn before_a_look(
     tree: &Tree,
     frozen: &Frozen,
     read: impl FnOnce() -> Result<State>,
 ) -> Result<(State, RootScan, Option<sysprocess::Pinned>)> {
-    let (tell, told) = mpsc::channel();
     let pinned = last_processor(frozen).and_then(|near| sysprocess::Pinned::to(near).ok());
     let state = read()?;
-    let scan = ParallelScan::at(tree, &tell)?;
-    let outline = told.try_recv().ok().and_then(|()| MappingList::of(tree.root));
-    Ok((state, scan.with(tree, outline)?, pinned))
+    Ok((state, RootScan::at(tree)?, pinned))
 }
 
-/// Reads state, and then mappings, while another thread scans the root's pages. The reading thread
-/// stays near the root from then on, until the last returned value is dropped.
+/// Reads state, while another thread reads the root's mappings and pages. The first one stays near
+/// the root from then on, until the last returned value is dropped.
 fn beside_a_look(
     tree: &Tree,
     frozen: &Frozen,
     read: impl FnOnce() -> Result<State>,
 ) -> Result<(State, RootScan, Option<sysprocess::Pinned>)> {
-    let (tell, told) = mpsc::channel();
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("stasis-look".into());
         let near = last_processor(frozen);
         let scan = move || {
             let _elsewhere = near.map(sysprocess::Pinned::away_from);
-            ParallelScan::at(tree, &tell)
+            RootScan::at(tree)
         };
         let scanning = thread.spawn_scoped(scope, scan).doing(|| "start a thread".into())?;
         // Every call made in the root is a switch there and back, which between processors costs
         // several times as much. Not before the other thread is there, which would inherit it.
         let pinned = near.and_then(|near| sysprocess::Pinned::to(near).ok());
         let state = read()?;
-        // nothing is sent if the written pages are too many to copy
-        let wanted = told.recv().is_ok();
-        let outline = wanted.then(|| MappingList::of(tree.root)).flatten();
         let scan = scanning.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok((state, scan?.with(tree, outline)?, pinned))
+        Ok((state, scan?, pinned))
     })
 }
 
@@ -394,11 +387,8 @@ fn assemble(paused: Paused, parent: Option<&Image>, root: &str) -> Result<Manife
         origin: parent.map(|image| image.manifest.meta.origin.unwrap_or(image.id)),
         root: root.to_owned(),
         created_unix_ms: (realtime / 1_000_000) as u64,
-        kernel: std::fs::read_to_string("/proc/sys/kernel/osrelease")
-            .doing(|| "read the kernel's version".into())?
-            .trim()
-            .to_owned(),
-        cpu: cpu_needs()?,
+        kernel: kernel_release()?,
+        cpu: cpu_needs().clone(),
         clocks: paused.clocks,
         hostname: crate::walls::HOSTNAME.into(),
         packs: Vec::new(),
@@ -416,21 +406,27 @@ fn assemble(paused: Paused, parent: Option<&Image>, root: &str) -> Result<Manife
 }
 
 /// The features of this processor; programs may have selected their code by them.
-pub fn cpu_needs() -> Result<CpuNeeds> {
-    static FLAGS: std::sync::OnceLock<Vec<String>> = std::sync::OnceLock::new();
-    let flags = FLAGS.get_or_init(|| {
+pub fn cpu_needs() -> &'static CpuNeeds {
+    static NEEDS: OnceLock<CpuNeeds> = OnceLock::new();
+    NEEDS.get_or_init(|| {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let line = text.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or("");
         let mut flags: Vec<String> =
             line.trim_start_matches([' ', '\t', ':']).split(' ').map(str::to_owned).collect();
         flags.sort_unstable();
-        flags
-    });
-    Ok(CpuNeeds {
-        vendor: arch::vendor(),
-        xfeatures: arch::enabled_components(),
-        flags: flags.clone(),
+        CpuNeeds { vendor: arch::vendor(), xfeatures: arch::enabled_components(), flags }
     })
+}
+
+/// The version of the running kernel.
+fn kernel_release() -> Result<String> {
+    static RELEASE: OnceLock<String> = OnceLock::new();
+    if let Some(release) = RELEASE.get() {
+        return Ok(release.clone());
+    }
+    let text = std::fs::read_to_string("/proc/sys/kernel/osrelease")
+        .doing(|| "read the kernel's version".into())?;
+    Ok(RELEASE.get_or_init(|| text.trim().to_owned()).clone())
 }
 
 /// The refusal for something found on a process.

@@ -116,14 +116,16 @@ pub fn take_tracked(pid: i32, anonymous: &[AddressRange]) -> Result<TrackedPages
     Ok(TrackedPages { written: written.copied().collect(), own: joined(pages), guards })
 }
 
-/// All pages of a process, of which the registered ones are known.
+/// All pages of a process, of which the registered ones are known. `rest` has all others.
 pub fn with_rest(
     pid: i32,
     tracked: Vec<Region>,
     mut guards: Vec<AddressRange>,
+    rest: &[AddressRange],
 ) -> Result<OwnPages> {
-    let (all, inverted, report) = (WP_ALLOWED, WP_ALLOWED, PRESENT | guard_if_told());
-    let (more, untracked) = split_guards(scan(pid, &[], Query { all, inverted, report, ..OWN })?);
+    let not = WP_ALLOWED | FILE | ZERO_PAGE;
+    let query = Query { all: not, inverted: not, report: PRESENT | guard_if_told(), ..OWN };
+    let (more, untracked) = split_guards(scan_ranges(pid, rest, query)?);
     guards.extend(more);
     guards.sort_unstable();
     let mut pages = [tracked, untracked.clone()].concat();
@@ -168,6 +170,21 @@ fn joined(regions: Vec<Region>) -> Vec<Region> {
         }
     }
     joined
+}
+
+fn scan_ranges(pid: i32, ranges: &[AddressRange], query: Query) -> Result<Vec<Region>> {
+    let mut regions = Vec::new();
+    if ranges.is_empty() {
+        return Ok(regions);
+    }
+    let mut walk = || -> std::io::Result<()> {
+        let mut pagemap = Pagemap::open(pid)?;
+        let mut scan =
+            |(start, end): &AddressRange| pagemap.scan(*start, *end, query, &mut regions);
+        ranges.iter().try_for_each(&mut scan)
+    };
+    walk().doing(|| format!("scan pages of {pid}"))?;
+    Ok(regions)
 }
 
 fn scan(pid: i32, anonymous: &[AddressRange], wanted: Query) -> Result<Vec<Region>> {

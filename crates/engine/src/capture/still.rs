@@ -1,8 +1,8 @@
 //! A process as it was in the pause: what changed was copied then, if it was little; or a twin
 //! holds all of it.
 
-use super::copied::{Copied, CopyBuffer, MappingList, ObservedProcess, Pages};
-use super::pages::TrackedPages;
+use super::copied::{Copied, CopyBuffer, MappingList, ObservedProcess};
+use super::pages::{AddressRange, TrackedPages};
 use super::twin::Twin;
 use super::{copied, pages, twin};
 use crate::error::{Error, ErrorContext, Result};
@@ -11,7 +11,6 @@ use crate::plan;
 use crate::tree::Tree;
 use stasis_sandbox::cgroup;
 use stasis_sys::pagemap::Region;
-use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// A stopped tree must have been copied by then, all its processes together.
@@ -38,39 +37,36 @@ pub struct RootScan {
     seen: Option<ObservedProcess>,
 }
 
-/// The part that a separate thread reads while another reads state and mappings: together they are
-/// most of a pause.
-pub struct ParallelScan {
-    written: Option<Vec<Region>>,
-    pages: Option<Pages>,
+impl RootScan {
+    /// Reads the mappings, which say where pages are worth looking for; then finds the written
+    /// pages and, if they are few, the others. The first capture of a tree compares contents and
+    /// needs none of this.
+    pub fn at(tree: &Tree) -> Result<RootScan> {
+        let pid = tree.root;
+        let may_copy = tree.knows_written() && !tree.memo().twins_only;
+        let list = may_copy.then(|| MappingList::of(pid)).flatten();
+        let anonymous =
+            list.as_ref().map_or_else(|| last_anonymous(tree), |list| Ok(list.anonymous()))?;
+        let tracked = tree.take_changed(pid, &anonymous)?;
+        let Some(TrackedPages { written, own, guards }) = tracked else {
+            return Ok(RootScan { pid, written: None, seen: None });
+        };
+        let seen = match list.filter(|_| copied::may_be_small(&written)) {
+            Some(list) => {
+                let own = pages::with_rest(pid, own, guards, &list.untracked())?;
+                Some(list.with(own))
+            }
+            None => None,
+        };
+        Ok(RootScan { pid, written: Some(written), seen })
+    }
 }
 
-impl ParallelScan {
-    /// Finds the written pages; if they are few, notifies the other thread and scans the rest of
-    /// the pages.
-    pub fn at(tree: &Tree, tell: &Sender<()>) -> Result<ParallelScan> {
-        let last = tree.last_image();
-        let live =
-            last.as_ref().map(|last| plan::root_of(&last.manifest)?.live().ok_or(Error::Gone));
-        let anonymous = live.transpose()?.map(|live| copied::anonymous(&live.vmas));
-        let tracked = tree.take_changed(tree.root, anonymous.as_deref().unwrap_or_default())?;
-        let Some(TrackedPages { written, own, guards }) = tracked else {
-            return Ok(ParallelScan { written: None, pages: None });
-        };
-        let small = copied::may_be_small(&written) && !tree.memo().twins_only;
-        let Some(anonymous) = anonymous.filter(|_| small) else {
-            return Ok(ParallelScan { written: Some(written), pages: None });
-        };
-        let _ = tell.send(());
-        let own = pages::with_rest(tree.root, own, guards)?;
-        Ok(ParallelScan { written: Some(written), pages: Some(Pages { anonymous, own }) })
-    }
-
-    pub fn with(self, tree: &Tree, outline: Option<MappingList>) -> Result<RootScan> {
-        let (pid, seen) = (tree.root, self.pages.zip(outline));
-        let seen = seen.map(|(pages, outline)| outline.with(pid, pages)).transpose()?;
-        Ok(RootScan { pid, written: self.written, seen })
-    }
+/// Ranges that were anonymous in the last image.
+fn last_anonymous(tree: &Tree) -> Result<Vec<AddressRange>> {
+    let Some(last) = tree.last_image() else { return Ok(Vec::new()) };
+    let live = plan::root_of(&last.manifest)?.live().ok_or(Error::Gone)?;
+    Ok(copied::anonymous(&live.vmas))
 }
 
 /// Makes every live process stand still for good.

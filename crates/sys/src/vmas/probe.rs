@@ -13,17 +13,19 @@ pub fn agrees(lister: &VmaLister) -> io::Result<bool> {
     let pid = std::process::id();
     let listed = lister.list(pid as i32)?;
     let told = std::fs::read_to_string(format!("/proc/{pid}/smaps"))?;
-    let mut seen = Vec::new();
+    // the locked page is there, and all others never were
+    let (mut seen, mut owned) = (Vec::new(), false);
     for address in pages.addresses() {
         let vma = listed.iter().find(|vma| (vma.start..vma.end).contains(&address));
-        let Some(letters) = vma.and_then(|vma| vma.letters()) else { return Ok(false) };
+        let Some(vma) = vma.filter(|vma| vma.is_understood()) else { return Ok(false) };
         let Some(expected) = flags_at(&told, address) else { return Ok(false) };
-        if !expected.split_whitespace().filter(|own| *own != "sd").eq(letters.iter().copied()) {
+        if !expected.split_whitespace().filter(|own| *own != "sd").eq(vma.letters()) {
             return Ok(false);
         }
-        seen.extend(letters);
+        seen.extend(vma.letters());
+        owned |= vma.may_own;
     }
-    Ok(NEEDED.iter().all(|needed| seen.contains(needed)))
+    Ok(owned && NEEDED.iter().all(|needed| seen.contains(needed)))
 }
 
 /// The smaps entry of the mapping at an address.
