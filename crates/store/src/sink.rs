@@ -41,7 +41,7 @@ pub struct Sink<'a> {
     may_wait: bool,
     parent: Option<Image>,
     /// The packs whose hashes were read, by their place in the parent.
-    parent_packs: HashMap<u32, Arc<Pack>>,
+    parent_packs: Vec<Option<Arc<Pack>>>,
     /// Packs the new image refers to; its own gets its root when it is finished.
     packs: Vec<PackRef>,
     held: PinnedSlots,
@@ -107,7 +107,7 @@ impl<'a> Sink<'a> {
             shares: false,
             may_wait: false,
             parent: None,
-            parent_packs: HashMap::new(),
+            parent_packs: Vec::new(),
             packs: Vec::new(),
             held: PinnedSlots::default(),
             index: HashMap::new(),
@@ -136,11 +136,15 @@ impl<'a> Sink<'a> {
 
     /// Content hash of a page that a run of the parent refers to.
     fn parent_hash(&mut self, run: &PageRun) -> Option<PageHash> {
-        if !self.parent_packs.contains_key(&run.pack) {
-            let pack = self.parent_pack(run)?;
-            self.parent_packs.insert(run.pack, self.store.pack(pack.root).ok()?);
+        let place = run.pack as usize;
+        if let Some(Some(pack)) = self.parent_packs.get(place) {
+            return pack.hash(run.slot);
         }
-        self.parent_packs.get(&run.pack)?.hash(run.slot)
+        let pack = self.store.pack(self.parent_pack(run)?.root).ok()?;
+        let hash = pack.hash(run.slot);
+        self.parent_packs.resize(self.parent_packs.len().max(place + 1), None);
+        self.parent_packs[place] = Some(pack);
+        hash
     }
 
     /// The pack that a run of the parent refers to.

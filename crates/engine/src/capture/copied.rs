@@ -358,8 +358,13 @@ impl Copied {
         })
     }
 
+    /// Copied bytes, where they lie.
+    pub fn bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
+        self.contents.get(address, len)
+    }
+
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let found = self.contents.get(address, bytes.len()).ok_or_else(missing)?;
+        let found = self.bytes(address, bytes.len()).ok_or_else(missing)?;
         bytes.copy_from_slice(found);
         Ok(())
     }

@@ -233,8 +233,8 @@ fn write_process(
     pieces::read_all(still, &ranges, |piece| {
         sink.keep_hashed(
             piece.start / PAGE,
-            &piece.bytes,
-            &piece.hashes,
+            piece.bytes,
+            piece.hashes,
             |number| find(parent_runs, number),
             &mut read,
         )

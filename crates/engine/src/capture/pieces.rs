@@ -5,7 +5,8 @@
 //!
 //! Hashing takes longer than anything else about a large capture. Every worker is at most two
 //! pieces ahead, so memory is bounded. If a piece cannot be read, or the writer fails, the workers
-//! end with the next piece.
+//! end with the next piece. A small capture has a hundred pieces of a page or two: one thread takes
+//! them where they lie and hashes all their pages together, because pages are hashed in groups.
 
 use super::still::PausedMemory;
 use crate::error::{Error, ErrorContext, Result};
@@ -32,11 +33,34 @@ pub struct PieceRange {
 }
 
 /// The contents of a range.
-pub struct Piece {
+pub struct Piece<'a> {
     pub start: u64,
-    pub bytes: Vec<u8>,
+    pub bytes: &'a [u8],
     /// Of each page; `None` for pages that need not be kept.
-    pub hashes: Vec<Option<PageHash>>,
+    pub hashes: &'a [Option<PageHash>],
+}
+
+/// A piece on its way from a worker to the writer.
+struct ReadPiece {
+    start: u64,
+    bytes: Vec<u8>,
+    hashes: Vec<Option<PageHash>>,
+}
+
+/// The hashes of those pages that are kept.
+fn hash_kept<'a>(
+    pages: impl Iterator<Item = (&'a [u8; PAGE_SIZE], bool)>,
+) -> Vec<Option<PageHash>> {
+    let (mut is_kept, mut kept) = (Vec::new(), Vec::new());
+    for (page, drops_zeros) in pages {
+        let keep = !drops_zeros || page != &ZEROS;
+        is_kept.push(keep);
+        if keep {
+            kept.push(page);
+        }
+    }
+    let mut hashed = hash_pages(&kept).into_iter();
+    is_kept.iter().map(|kept| if *kept { hashed.next() } else { None }).collect()
 }
 
 impl PieceRange {
@@ -51,17 +75,16 @@ impl PieceRange {
         }
     }
 
-    fn read(&self, still: &PausedMemory, mut bytes: Vec<u8>) -> Result<Piece> {
-        bytes.resize((self.end - self.start) as usize, 0);
+    fn len(&self) -> usize {
+        (self.end - self.start) as usize
+    }
+
+    fn read(&self, still: &PausedMemory, mut bytes: Vec<u8>) -> Result<ReadPiece> {
+        bytes.resize(self.len(), 0);
         still.read(self.start, &mut bytes)?;
         let pages = bytes.as_chunks::<PAGE_SIZE>().0;
-        let is_kept: Vec<bool> =
-            pages.iter().map(|page| !self.drops_zeros || page != &ZEROS).collect();
-        let kept = pages.iter().zip(&is_kept).filter(|(_, is_kept)| **is_kept);
-        let kept: Vec<_> = kept.map(|(page, _)| page).collect();
-        let mut hashed = hash_pages(&kept).into_iter();
-        let hashes = is_kept.iter().map(|kept| if *kept { hashed.next() } else { None }).collect();
-        Ok(Piece { start: self.start, bytes, hashes })
+        let hashes = hash_kept(pages.iter().map(|page| (page, self.drops_zeros)));
+        Ok(ReadPiece { start: self.start, bytes, hashes })
     }
 }
 
@@ -69,17 +92,11 @@ impl PieceRange {
 pub fn read_all(
     still: &PausedMemory,
     ranges: &[PieceRange],
-    mut write: impl FnMut(&Piece) -> Result<()>,
+    mut write: impl FnMut(Piece) -> Result<()>,
 ) -> Result<()> {
     let size: u64 = ranges.iter().map(|range| range.end - range.start).sum();
     if size < WORTH_THREADS {
-        let mut bytes = Vec::new();
-        for range in ranges {
-            let piece = range.read(still, bytes)?;
-            write(&piece)?;
-            bytes = piece.bytes;
-        }
-        return Ok(());
+        return read_few(still, ranges, write);
     }
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(MOST_WORKERS);
     std::thread::scope(|scope| {
@@ -95,19 +112,68 @@ pub fn read_all(
         }
         for index in 0..ranges.len() {
             let (pieces, give) = &lines[index % workers];
-            let piece = pieces.recv().unwrap_or(Err(Error::Gone))?;
-            write(&piece)?;
+            let ReadPiece { start, bytes, hashes } = pieces.recv().unwrap_or(Err(Error::Gone))?;
+            write(Piece { start, bytes: &bytes, hashes: &hashes })?;
             // a worker that is done needs none
-            let _ = give.send(piece.bytes);
+            let _ = give.send(bytes);
         }
         Ok(())
     })
 }
 
+/// The same in this thread, with all pages hashed at once.
+fn read_few(
+    still: &PausedMemory,
+    ranges: &[PieceRange],
+    mut write: impl FnMut(Piece) -> Result<()>,
+) -> Result<()> {
+    let apart = ranges.iter().map(|range| still.copied_bytes(range.start, range.len()));
+    let read = match apart.clone().all(|bytes| bytes.is_some()) {
+        true => Vec::new(),
+        false => read_together(still, ranges)?,
+    };
+    let pieces: Vec<&[u8]> = match read.is_empty() {
+        true => apart.flatten().collect(),
+        false => cut_up(&read, ranges),
+    };
+    let pages = ranges.iter().zip(&pieces).flat_map(|(range, bytes)| {
+        bytes.as_chunks::<PAGE_SIZE>().0.iter().map(|page| (page, range.drops_zeros))
+    });
+    let hashes = hash_kept(pages);
+    let mut left = &hashes[..];
+    for (range, bytes) in ranges.iter().zip(pieces) {
+        let (own, rest) = left.split_at(bytes.len() / PAGE_SIZE);
+        left = rest;
+        write(Piece { start: range.start, bytes, hashes: own })?;
+    }
+    Ok(())
+}
+
+/// The contents of ranges, one after another.
+fn read_together(still: &PausedMemory, ranges: &[PieceRange]) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; ranges.iter().map(PieceRange::len).sum()];
+    let mut left = &mut bytes[..];
+    for range in ranges {
+        let (own, rest) = left.split_at_mut(range.len());
+        still.read(range.start, own)?;
+        left = rest;
+    }
+    Ok(bytes)
+}
+
+fn cut_up<'a>(mut bytes: &'a [u8], ranges: &[PieceRange]) -> Vec<&'a [u8]> {
+    let cut = |range: &PieceRange| {
+        let (own, rest) = bytes.split_at(range.len());
+        bytes = rest;
+        own
+    };
+    ranges.iter().map(cut).collect()
+}
+
 fn work<'a>(
     still: &PausedMemory,
     ranges: impl Iterator<Item = &'a PieceRange>,
-    tell: &SyncSender<Result<Piece>>,
+    tell: &SyncSender<Result<ReadPiece>>,
     buffers: &Receiver<Vec<u8>>,
 ) {
     for range in ranges {

@@ -153,6 +153,11 @@ impl PausedMemory {
         }
     }
 
+    /// Memory that was copied in the pause, where it lies.
+    pub fn copied_bytes(&self, address: u64, len: usize) -> Option<&[u8]> {
+        self.copied()?.bytes(address, len)
+    }
+
     pub fn read(&self, address: u64, bytes: &mut [u8]) -> Result<()> {
         let doing = || format!("read page {address:x} of process {}", self.own_pid());
         let read = match self {
