@@ -123,6 +123,15 @@ fn the_past_and_changed_rules_are_judged_too() {
     assert_eq!(bed.host.read_at(&place, "a").expect("a file"), b"old");
     assert_eq!(code(bed.host.read_at(&place, "/etc/passwd")), "policy.refused");
     assert_eq!(code(bed.host.files_at(&place, "/etc")), "policy.refused");
+    // a comparison shows the texts of files
+    run(&work, "open('/home/user/a', 'w').write('new'); open('/tmp/b', 'w').write('hidden')");
+    let now = bed.host.place(&work, None).expect("a state");
+    let compared = bed.host.compare(&place, &now).expect("a comparison");
+    let paths: Vec<&str> = compared.files.iter().map(|file| file.path.as_str()).collect();
+    assert!(paths.iter().any(|path| path.ends_with("home/user/a")), "{paths:?}");
+    assert!(!paths.iter().any(|path| path.contains("tmp/b")), "{paths:?}");
+    let cut = compared.cut.iter().any(|one| one.contains("a policy does not show"));
+    assert!(cut, "{:?}", compared.cut);
     // an upload under way, and a watch, end with the rule that allowed them
     let mut upload = work.put_file("b", None).expect("an upload");
     upload.write(b"late").expect("written");

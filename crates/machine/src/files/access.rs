@@ -55,6 +55,16 @@ impl Machine {
         judged.map(drop).map_err(|fault| self.fault(path, fault))
     }
 
+    /// The same for one of many files, without an event.
+    pub(crate) fn shows_past(&self, path: &str) -> bool {
+        if self.policy_levels().is_empty() {
+            return true;
+        }
+        let path = format!("/{}", path.trim_start_matches('/'));
+        let what = FileUse { operation: FileOperation::Read, path: &path, below: false };
+        self.decide_inside(&Access::File(what)).is_allowed()
+    }
+
     /// Whether a client may have the service start a command. Commands that code starts itself are
     /// not asked about.
     pub fn may_start(&self, command: CommandText<'_>) -> Result<()> {

@@ -53,8 +53,14 @@ impl Host {
         right: &StateRef,
         cut: &mut Vec<String>,
     ) -> Result<Vec<FileDifference>> {
+        let machines = [&left.machine, &right.machine];
         let (left, right) = (self.contents(&left.image)?, self.contents(&right.image)?);
-        let all = left.differences(&right)?;
+        let mut all = left.differences(&right)?;
+        let count = all.len();
+        all.retain(|(path, _)| machines.iter().all(|machine| machine.shows_past(path)));
+        if all.len() < count {
+            cut.push(format!("{} files that a policy does not show", count - all.len()));
+        }
         if all.len() > FILES {
             cut.push(format!("{} of {} files", all.len() - FILES, all.len()));
         }
