@@ -4,8 +4,8 @@
 //!   named ─► wanted ─┴─► a thread syncs once ───┴─► answered
 //!
 //! A sync covers everything that was named before it began, and takes as long for one name as for
-//! many. It runs in a thread of its own, so that nobody who waits has to sync for those who came
-//! later.
+//! many. It runs in a thread of its own, so that a caller who waits need not sync for those who
+//! came later.
 
 use parking_lot::{Condvar, Mutex};
 use std::fs::File;

@@ -288,7 +288,8 @@ fn ask_first(tree: &Tree, frozen: &Frozen) -> Result<Option<Told>> {
     Told::of(tree, frozen).map(Some)
 }
 
-/// Reads state, and the root's mappings and pages, with a second thread if no other tree is captured.
+/// Reads state, and the root's mappings and pages, with a second thread if no other tree is
+/// captured.
 fn with_a_look(
     tree: &Tree,
     frozen: &Frozen,
