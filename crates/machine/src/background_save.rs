@@ -211,6 +211,7 @@ impl Driver {
     /// Records the left state and ends its tree.
     fn finish_behind(&mut self, saving: Saving, left: Option<u64>) {
         let (machine, host) = (self.machine.clone(), self.host.clone());
+        let (recording, recorded) = mpsc::channel();
         let finish = move || {
             let Saving { live, captured } = saving;
             match (captured.recv(), left) {
@@ -229,12 +230,14 @@ impl Driver {
                 _ => tracing::error!(machine = %machine.name(), "saving failed"),
             }
             machine.work().left = None;
+            // a redo goes on from here, beside the end of the tree
+            drop(recording);
             if let Some(live) = Arc::into_inner(live) {
                 end(live, &machine);
             }
         };
         let thread = std::thread::Builder::new().name("stasis-end".into());
         // if the thread cannot be started, the tree was dropped, which ends it too
-        self.endings.save(thread.spawn(self.host.users.counted(finish)).ok());
+        self.endings.save(thread.spawn(self.host.users.counted(finish)).ok(), recorded);
     }
 }

@@ -1,9 +1,11 @@
 //! Trees that a machine has left, and that end behind its back.
 //!
 //! The end of a tree takes about as long as a restore, so an undo or a redo does not wait for the
-//! tree of the one before. At most a few are ending at a time, because each still takes memory.
+//! tree of the one before, only for its state. At most a few are ending at a time, because each
+//! still takes memory.
 
 use std::collections::VecDeque;
+use std::sync::mpsc::Receiver;
 use std::thread::JoinHandle;
 
 /// Trees of one machine that may be ending while it goes on.
@@ -12,8 +14,8 @@ const MOST: usize = 2;
 #[derive(Default)]
 pub(crate) struct Endings {
     threads: VecDeque<JoinHandle<()>>,
-    /// The one that still saves and records the state that was left.
-    saving: Option<JoinHandle<()>>,
+    /// The one that still saves and records the state that was left, and what tells that it has.
+    saving: Option<(JoinHandle<()>, Receiver<()>)>,
 }
 
 impl Endings {
@@ -26,15 +28,20 @@ impl Endings {
         }
     }
 
-    /// The same, for a tree whose state is saved first.
-    pub fn save(&mut self, thread: Option<JoinHandle<()>>) {
+    /// The same, for a tree whose state is saved first. The thread drops the other end of `saved`
+    /// when the state is on record, or lost.
+    pub fn save(&mut self, thread: Option<JoinHandle<()>>, saved: Receiver<()>) {
         self.wait_saved();
-        self.saving = thread;
+        self.saving = thread.map(|thread| (thread, saved));
     }
 
-    /// Waits until the states that were left are on record.
+    /// Waits until the states that were left are on record. Their trees may still be ending.
     pub fn wait_saved(&mut self) {
-        drop(self.saving.take().map(JoinHandle::join));
+        if let Some((thread, saved)) = self.saving.take() {
+            // nothing is sent
+            let _ = saved.recv();
+            self.add(Some(thread));
+        }
     }
 
     /// Waits until all trees have ended.
@@ -75,15 +82,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_being_saved_is_waited_for_apart() {
+    fn a_state_is_waited_for_and_its_tree_is_not() {
         let mut endings = Endings::default();
         let (tell, told) = mpsc::channel::<()>();
-        endings.add(std::thread::spawn(move || told.recv().unwrap_or_default()).into());
-        let (save, saved) = mpsc::channel();
-        endings.save(std::thread::spawn(move || save.send(()).unwrap_or_default()).into());
+        let (recorded, is_recorded) = mpsc::channel();
+        let (saving, saved) = mpsc::channel();
+        let end = move || {
+            recorded.send(()).unwrap_or_default();
+            drop(saving);
+            told.recv().unwrap_or_default();
+        };
+        endings.save(std::thread::spawn(end).into(), saved);
         endings.wait_saved();
-        assert!(saved.try_recv().is_ok());
-        assert_eq!(endings.threads.len(), 1, "the other is not waited for");
+        assert!(is_recorded.try_recv().is_ok());
+        assert_eq!(endings.threads.len(), 1, "its tree is still ending");
         drop(tell);
+        endings.wait();
+        assert!(endings.threads.is_empty());
     }
 }
