@@ -7,7 +7,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const STASIS: &str = env!("CARGO_BIN_EXE_stasis");
 
@@ -88,6 +88,30 @@ fn a_service_starts_right_after_the_last_one_was_killed() {
     }
     last.kill().expect("killed");
     last.wait().expect("an end");
+}
+
+/// The first machine finds its template in memory.
+#[test]
+fn a_service_holds_its_default_template_before_a_machine_wants_it() {
+    const TEMPLATES: &str = "stasis_prepared{kind=\"template\"} ";
+    let data = stasis_testbed::data_dir();
+    let (mut child, place) = start(&mut stasis(data.path()));
+    let token = std::fs::read_to_string(data.path().join("token")).expect("a token");
+    let token = format!("authorization: Bearer {}", token.trim());
+    let address = place.strip_prefix("http://").and_then(|at| at.parse().ok()).expect("an address");
+    let is_held = || {
+        let metrics = crate::rows::send(address, "GET /metrics", &[&token], "");
+        assert_eq!(metrics.status, 200, "{}", metrics.body);
+        let line = metrics.body.lines().find_map(|line| line.strip_prefix(TEMPLATES));
+        line.is_some_and(|count| count != "0")
+    };
+    let since = Instant::now();
+    while !is_held() {
+        assert!(since.elapsed() < Duration::from_secs(60), "no template is held");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().expect("killed");
+    child.wait().expect("an end");
 }
 
 #[test]

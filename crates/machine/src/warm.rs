@@ -140,7 +140,7 @@ impl TemplateWarmer {
     }
 
     /// Says that an image is in use, and does not wait.
-    fn note(&self, id: ImageId) {
+    pub(crate) fn note(&self, id: ImageId) {
         let mut all = self.all();
         if !all.over && !all.images.contains_key(&id) {
             all.images.insert(id, State::Wanted(Instant::now() + QUIET));

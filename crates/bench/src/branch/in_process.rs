@@ -34,6 +34,8 @@ impl InProcessService {
             &stasis_template::Recipe::default_template(),
             &stasis_template::NoProgress,
         )?;
+        // as `stasis serve` does
+        host.warm_template(None)?;
         let loopback = SocketAddr::from(([127, 0, 0, 1], 0));
         let options = Options {
             listen: vec![Listen::Tcp(loopback)],

@@ -109,6 +109,7 @@ pub fn run(args: Args, context: &Context) -> Result<ExitCode> {
     };
     if !args.private {
         prepare(&host)?;
+        host.warm_template(None)?;
     }
     let data = config.data_dir();
     let (as_json, is_secure) = (context.json, options.tls.is_some());
