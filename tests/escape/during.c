@@ -27,6 +27,7 @@
 #include <sys/prctl.h>
 #include <sys/rseq.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -270,6 +271,30 @@ static long lost_droppable(void) {
     return wrong;
 }
 
+// ---- processes that a filter of their own has just condemned ----
+static void be_condemned(void) {
+    struct sock_filter program[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, 0),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_getppid, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog header = {4, program};
+    syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &header);
+    for (;;) syscall(SYS_getppid);
+}
+static void start_condemned(const char *kind) {
+    (void)kind;
+    for (int i = 0; i < 4; i++) {
+        if (fork()) continue;
+        for (;;) {
+            pid_t child = fork();
+            if (child == 0) be_condemned();
+            waitpid(child, NULL, 0);
+        }
+    }
+}
+
 // ---- orders ----
 static const struct {
     const char *name;
@@ -277,7 +302,7 @@ static const struct {
 } attacks[] = {
     {"orphans", start_orphans},   {"rseq", start_rseq},         {"window", start_window},
     {"writer", start_writer},     {"traps", start_traps},       {"sequence", start_sequence},
-    {"droppable", start_droppable},
+    {"droppable", start_droppable}, {"condemned", start_condemned},
 };
 
 static long result(void) {

@@ -250,7 +250,6 @@ impl<'a> Injector<'a> {
             self.end_of_call(stop)?;
             match ptrace::wait_stop(child, &self.alarm).doing(|| what.to_owned())? {
                 StopReason::Interrupted => Ok(()),
-                StopReason::Gone(_) => Err(Error::Gone),
                 other => Err(Error::refused(child, format!("a copy stopped for {other:?}"))),
             }
         };
@@ -319,7 +318,10 @@ impl<'a> Injector<'a> {
         let doing = || format!("look at thread {}", self.tid);
         let signal = match stop {
             StopReason::Signal(signal) => signal,
-            StopReason::Gone(_) => return Err(Error::Gone),
+            // a filter of its own may have condemned it before the call; the others live on
+            StopReason::Gone(_) => {
+                return Err(Error::refused(self.tid, "it ended during a call; try again"));
+            }
             other => {
                 let what = format!("it stopped for {other:?} during a call");
                 return Err(Error::refused(self.tid, what));

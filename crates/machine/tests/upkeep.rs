@@ -3,6 +3,8 @@
 use stasis_api::{Exec, State, Status, Timeout};
 use stasis_machine::{Branch, Preparation};
 use stasis_testbed::{TestHost, run, until, value};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[test]
@@ -107,4 +109,35 @@ fn old_states_become_small_and_open_as_before() {
     bed.host.collect().expect("collect");
     let found = bed.host.check_store(false).expect("checked");
     assert!(found.complete && found.findings.is_empty(), "{:?}", found.findings);
+}
+
+/// Bytes on disk below a directory, and names of archives that packages were installed from.
+fn taken(top: &Path) -> (u64, Vec<PathBuf>) {
+    let (mut left, mut bytes, mut archives) = (vec![top.to_owned()], 0, Vec::new());
+    while let Some(dir) = left.pop() {
+        for entry in std::fs::read_dir(&dir).expect("a directory").flatten() {
+            let (path, found) = (entry.path(), entry.metadata().expect("an entry"));
+            bytes += found.blocks() * 512;
+            let is_archive = path.extension().is_some_and(|end| end == "whl" || end == "deb");
+            // Python's own `ensurepip` brings two, which `python -m venv` needs
+            if is_archive && !path.to_string_lossy().contains("/ensurepip/_bundled/") {
+                archives.push(path);
+            } else if found.is_dir() {
+                left.push(path);
+            }
+        }
+    }
+    (bytes, archives)
+}
+
+/// What the default template needs is about 1.1 GiB, most of it packages.
+#[test]
+fn a_new_data_directory_holds_packages_and_not_what_they_came_in() {
+    const MOST: u64 = 1400 << 20;
+    let bed = TestHost::start();
+    let root = bed.host.template(None).expect("the default one").template.root;
+    let (packages, archives) = taken(&bed.dir.path().join("roots").join(root));
+    assert_eq!(archives, Vec::<PathBuf>::new());
+    let (content, _) = taken(&bed.dir.path().join("content"));
+    assert!(packages > 100 << 20 && packages + content <= MOST, "{packages} and {content} bytes");
 }

@@ -26,6 +26,8 @@ const ATTACKS: &[(&str, Check)] = &[
     ("no_handler_holds_a_capture_up", |lab| never_succeeds(lab, "rseq spin", 5)),
     ("no_call_passes_while_a_thread_is_seized", |lab| never_succeeds(lab, "window", 20)),
     ("copies_are_out_of_reach", |lab| never_succeeds(lab, "writer", 10)),
+    // a capture that meets one is refused: the rest of the tree lives
+    ("a_process_that_dies_takes_no_tree_along", |lab| never_succeeds(lab, "condemned", 100)),
     ("a_foreign_trap_is_not_ours", foreign_traps),
     ("a_sequence_begins_again", |lab| state_is_carried(lab, "sequence")),
     ("a_machine_has_its_own_keyring", own_keyring),
