@@ -82,16 +82,18 @@ pub fn capture(
     turn: QueueTurn,
 ) -> Result<Captured> {
     take(tree, store, source, share, turn).map_err(|error| match error {
-        // the kernel may end a process that stands still, for want of memory
-        Error::Io { doing, source } if is_of_process(&doing) && is_missing(&source) => {
+        // the kernel may end a process that stands still: for want of memory, or because a filter
+        // had condemned it
+        Error::Io { doing, source } if is_of_process(&doing, &source) => {
             Error::refused(0, format!("a process ended during the capture ({doing})"))
         }
         other => other,
     })
 }
 
-fn is_of_process(doing: &str) -> bool {
-    doing.contains("/proc/")
+/// Whether a process that has ended is the cause. No file gives `ESRCH`.
+fn is_of_process(doing: &str, source: &std::io::Error) -> bool {
+    source.raw_os_error() == Some(libc::ESRCH) || doing.contains("/proc/") && is_missing(source)
 }
 
 fn take(
