@@ -135,7 +135,8 @@ fn taken(top: &Path) -> (u64, Vec<PathBuf>) {
 fn a_new_data_directory_holds_packages_and_not_what_they_came_in() {
     const MOST: u64 = 1400 << 20;
     let bed = TestHost::start();
-    let root = bed.host.template(None).expect("the default one").template.root;
+    let layers = bed.host.template(None).expect("the default one").template.root;
+    let (_, root) = layers.split_once('+').expect("the agent's layer and the template's");
     let (packages, archives) = taken(&bed.dir.path().join("roots").join(root));
     assert_eq!(archives, Vec::<PathBuf>::new());
     let (content, _) = taken(&bed.dir.path().join("content"));
