@@ -130,7 +130,7 @@ fn taken(top: &Path) -> (u64, Vec<PathBuf>) {
     (bytes, archives)
 }
 
-/// What the default template needs is about 1.1 GiB, most of it packages.
+/// The default template takes about 1.1 GiB, most of it for packages.
 #[test]
 fn a_new_data_directory_holds_packages_and_not_what_they_came_in() {
     const MOST: u64 = 1400 << 20;

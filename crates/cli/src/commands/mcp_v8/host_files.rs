@@ -10,10 +10,10 @@
 use axum::body::Bytes;
 use serde_json::{Value, json};
 use stasis_mcpv8::{RUN_FILE, RunFile, V8Setup};
-use stasis_sys::libc;
+use stasis_sys::{files, libc};
 use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -77,7 +77,7 @@ impl HostFiles {
 /// A file with its text, or with the reason why there is none.
 fn opened(path: &Path) -> RunFile {
     let shown = |path: &Path| path.display().to_string();
-    match open(path).and_then(|(file, real)| Ok((text(file, &real)?, real))) {
+    match open(path).and_then(|(file, real)| Ok((text(file)?, real))) {
         Ok((text, real)) => RunFile { path: shown(&real), text: Some(text), error: None },
         Err(error) => {
             // what the policy says of its real path, as far as there is one
@@ -87,25 +87,25 @@ fn opened(path: &Path) -> RunFile {
     }
 }
 
-/// An open file, and the path that it has, with every link resolved.
+/// A file that is regular, open, and the path that it has, with every link resolved. Nothing else
+/// is opened for reading: that alone starts some devices, and wakes who writes to a pipe.
 fn open(path: &Path) -> Result<(File, PathBuf), String> {
-    // a pipe must not hold this thread
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
-    let file = File::options().read(true).custom_flags(flags).open(path);
-    let file = file.map_err(|error| error.to_string())?;
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let real = std::fs::read_link(own).map_err(|error| error.to_string())?;
-    Ok((file, real))
-}
-
-fn text(file: File, real: &Path) -> Result<String, String> {
     let told = |error: std::io::Error| error.to_string();
-    let is_file = file.metadata().map_err(told)?.is_file();
+    let found = File::options().read(true).custom_flags(libc::O_PATH).open(path).map_err(told)?;
+    let own = format!("/proc/self/fd/{}", found.as_raw_fd());
+    let real = std::fs::read_link(own).map_err(told)?;
+    let is_file = found.metadata().map_err(told)?.is_file();
     if !is_file || KERNEL.iter().any(|own| real.starts_with(own)) {
         return Err("it is no regular file".into());
     }
+    let file = files::reopen(found.as_fd(), libc::O_RDONLY).map_err(told)?;
+    Ok((file.into(), real))
+}
+
+fn text(file: File) -> Result<String, String> {
     let mut bytes = Vec::new();
-    file.take(LARGEST + 1).read_to_end(&mut bytes).map_err(told)?;
+    let read = file.take(LARGEST + 1).read_to_end(&mut bytes);
+    read.map_err(|error| error.to_string())?;
     if bytes.len() as u64 > LARGEST {
         return Err(format!("it has more than {LARGEST} bytes"));
     }
